@@ -1,0 +1,75 @@
+# Everything a developer does with csiemu. `make` alone lists the targets.
+
+GO       ?= go
+# Packages to test, lint and measure; flags for go test.
+PKGS     ?= ./...
+ARGS     ?=
+# Time of one fuzz target, repetitions of a benchmark, rounds of the soak.
+FUZZTIME ?= 10s
+COUNT    ?= 6
+ROUNDS   ?= 20
+# Packages whose tests also run in a virtual machine with Debian's kernel.
+VM_PACKAGES ?= ./internal/kernel ./internal/loopdev ./internal/mount ./internal/filesystem ./internal/freeze \
+	./internal/blockio ./internal/treecopy ./backends/loop ./backends/tmpfs
+
+TOOL  := $(GO) tool -modfile=tools/go.mod
+# mkfs and fsck live here, outside the PATH of most users.
+export PATH := $(PATH):/usr/sbin:/sbin
+# The race detector makes each test binary heavy: as many at once as cores.
+TEST  := $(GO) test -race -shuffle=on -p $(shell nproc 2>/dev/null || echo 2) -timeout 20m
+
+.DEFAULT_GOAL := help
+.PHONY: help run build test test-vm lint fmt bench fuzz soak packages clean
+
+help: ## list these targets
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-10s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+
+run: packages ## show the life of a volume (ARGS="--backend loop", "--help")
+	@$(GO) run ./cmd/csiemu demo $(ARGS)
+
+build: ## build bin/csiemu, a static binary
+	CGO_ENABLED=0 $(GO) build -trimpath -o bin/csiemu ./cmd/csiemu
+
+test: packages ## run every test of this machine, with the race detector (PKGS, ARGS)
+	$(TEST) $(ARGS) $(PKGS)
+
+test-vm: ## run the kernel tests in a virtual machine (VM_PACKAGES)
+	@tools/packages.sh vm
+	@testvm/run.sh $(VM_PACKAGES)
+
+lint: ## check style, imports and that it builds on other systems
+	$(TOOL) golangci-lint run $(PKGS)
+	$(TOOL) golangci-lint fmt --diff
+	$(GO) mod tidy -diff
+	GOOS=darwin CGO_ENABLED=0 $(GO) vet $(PKGS)
+	GOOS=windows CGO_ENABLED=0 $(GO) vet $(PKGS)
+
+fmt: ## format the code
+	$(TOOL) golangci-lint fmt
+
+bench: packages ## measure, each beside its floor; the result is in bench.txt for benchstat (COUNT)
+	$(GO) test -run '^$$' -bench . -benchmem -count $(COUNT) -p 1 -timeout 60m $(ARGS) $(PKGS) | tee bench.txt
+	$(TOOL) benchstat bench.txt
+
+fuzz: ## run each fuzz target for FUZZTIME
+	@set -e; for package in $$($(GO) list $(PKGS)); do \
+		for target in $$($(GO) test -list '^Fuzz' $$package | grep '^Fuzz' || true); do \
+			echo "== $$package $$target"; \
+			$(GO) test -run '^$$' -fuzz "^$$target\$$" -fuzztime $(FUZZTIME) $$package; \
+		done; \
+	done
+
+soak: packages ## run the tests ROUNDS times, two runs at once, and fuzz for ten minutes a target
+	@for round in $$(seq $(ROUNDS)); do \
+		echo "== round $$round of $(ROUNDS)"; \
+		$(TEST) -count=1 $(PKGS) & first=$$!; \
+		$(TEST) -count=1 $(PKGS) || { wait $$first; exit 1; }; \
+		wait $$first || exit 1; \
+	done
+	@$(MAKE) fuzz FUZZTIME=10m
+
+packages: ## say, and as root on Debian install, what the tests need
+	@tools/packages.sh test
+
+clean: ## remove what these targets made here
+	rm -rf bin bench.txt

@@ -1,0 +1,175 @@
+//go:build linux
+
+package loop
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"time"
+
+	"github.com/csiemu/csiemu/backends"
+	"github.com/csiemu/csiemu/internal/filesystem"
+	"github.com/csiemu/csiemu/internal/kernel"
+	"github.com/csiemu/csiemu/internal/loopdev"
+	"github.com/csiemu/csiemu/internal/mount"
+)
+
+// The keys of the publish context.
+const (
+	// AttachmentKey is the attachment's id, which the device carries as its
+	// name.
+	AttachmentKey = "csiemu.dev/attachment"
+	// BootKey is the boot id of the kernel that has the device.
+	BootKey = "csiemu.dev/boot"
+	// DeviceKey is the device's number, as "7:12". It is a hint: the device
+	// has another one after a reboot.
+	DeviceKey = "csiemu.dev/device"
+)
+
+// Attach binds a loop device to the image.
+func (b *Backend) Attach(ctx context.Context, v backends.Volume, a backends.Attachment) (map[string]string, error) {
+	d, err := b.attach(ctx, v, a, releaseWait)
+	if err != nil {
+		return nil, fmt.Errorf("attach volume %s as %s: %w", v.ID, a.ID, err)
+	}
+	boot, err := kernel.BootID()
+	if err != nil {
+		return nil, fmt.Errorf("attach volume %s: %w", v.ID, err)
+	}
+	return map[string]string{AttachmentKey: a.ID, BootKey: boot, DeviceKey: deviceNumber(d)}, nil
+}
+
+func (b *Backend) attach(ctx context.Context, v backends.Volume, a backends.Attachment, wait time.Duration) (*loopdev.Device, error) {
+	image, err := open(v.Dir, access(a.ReadOnly))
+	if err != nil {
+		return nil, err
+	}
+	defer image.Close()
+	bound := b.of(v.ID)
+	if d, err := bound.carrying(a, image); d != nil || err != nil {
+		return d, err
+	}
+	if err := b.awaitReleased(ctx, bound, wait); err != nil {
+		return nil, err
+	}
+	if a.ReadOnly {
+		if err := b.replay(ctx, v, a, bound); err != nil {
+			return nil, err
+		}
+	}
+	d, err := b.pool.Attach(ctx, image, loopdev.Config{Name: a.ID, ReadOnly: a.ReadOnly, DirectIO: v.DirectIO, Autoclear: b.o.Autoclear})
+	if err != nil {
+		return nil, err
+	}
+	bound.device, bound.readOnly = d, a.ReadOnly
+	return d, nil
+}
+
+func access(readOnly bool) int {
+	if readOnly {
+		return os.O_RDONLY
+	}
+	return os.O_RDWR
+}
+
+// carrying returns the device that serves a already, nil if there is none.
+func (d *bound) carrying(a backends.Attachment, image *os.File) (*loopdev.Device, error) {
+	if d.device == nil {
+		return nil, nil
+	}
+	st, err := statusOf(d.device)
+	if errors.Is(err, loopdev.ErrNotBound) {
+		d.device = nil // somebody took it away; it is made anew
+		return nil, nil
+	}
+	if err != nil {
+		return nil, fmt.Errorf("look at device %s: %w", d.device.Path(), err)
+	}
+	id, err := identify(image)
+	switch {
+	case err != nil:
+		return nil, err
+	case backing(st) != id:
+		return nil, fmt.Errorf("device %s (%s) has another backing file than %s: %w", d.device.Path(), d.device.Name, image.Name(), backends.ErrPrecondition)
+	case d.device.Name != a.ID:
+		return nil, fmt.Errorf("it is attached as %s: %w", d.device.Name, backends.ErrPrecondition)
+	case d.readOnly != a.ReadOnly:
+		return nil, fmt.Errorf("it is attached with read-only %t: %w", d.readOnly, backends.ErrPrecondition)
+	}
+	return d.device, nil
+}
+
+// replay brings what a crash left in the journal of v to its place, through a
+// writable device that lives for this only: the kernel does not mount a dirty
+// file system from a device that refuses writes.
+func (b *Backend) replay(ctx context.Context, v backends.Volume, a backends.Attachment, bound *bound) (err error) {
+	content, err := filesystem.Probe(ctx, imagePath(v.Dir))
+	if err != nil {
+		return err
+	}
+	t, err := filesystem.ParseType(content.Type)
+	if content.Type == "" || err != nil || content.Clean || content.Half {
+		return nil // nothing that csiemu mounts, or nothing to do
+	}
+	image, err := open(v.Dir, os.O_RDWR)
+	if err != nil {
+		return err
+	}
+	defer image.Close()
+	d, err := b.pool.Attach(ctx, image, loopdev.Config{Name: a.ID + replaySuffix, Autoclear: b.o.Autoclear})
+	if err != nil {
+		return fmt.Errorf("replay journal: %w", err)
+	}
+	defer func() {
+		err = errors.Join(err, b.detach(context.WithoutCancel(ctx), bound, d))
+	}()
+	if err := replayOn(ctx, d, t); err != nil {
+		return fmt.Errorf("replay %s journal: %w", t, err)
+	}
+	return d.Flush()
+}
+
+const replaySuffix = "-replay"
+
+func replayOn(ctx context.Context, d *loopdev.Device, t filesystem.Type) error {
+	if t == filesystem.Ext4 {
+		return filesystem.Check(ctx, d.Path(), t)
+	}
+	o, err := mount.ParseOptions(defaults(t))
+	if err != nil {
+		return err
+	}
+	return mount.Replay(ctx, d.Path(), string(t), o)
+}
+
+// Detach takes the volume's device away. If something has it open, its I/O fails
+// from now on and the kernel frees it with its last user.
+func (b *Backend) Detach(ctx context.Context, v backends.Volume, a backends.Attachment) error {
+	bound := b.of(v.ID)
+	if bound.device == nil || bound.device.Name != a.ID {
+		return nil
+	}
+	if err := b.detach(ctx, bound, bound.device); err != nil {
+		return fmt.Errorf("detach volume %s: %w", v.ID, err)
+	}
+	bound.device = nil
+	return nil
+}
+
+// Delete detaches the volume's device and removes the image.
+func (b *Backend) Delete(ctx context.Context, v backends.Volume) error {
+	bound := b.of(v.ID)
+	if bound.device != nil {
+		if err := b.detach(ctx, bound, bound.device); err != nil {
+			return fmt.Errorf("delete volume %s: %w", v.ID, err)
+		}
+		bound.device = nil
+	}
+	if err := removeImage(v.Dir); err != nil {
+		return fmt.Errorf("delete volume %s: %w", v.ID, err)
+	}
+	b.forget(v.ID)
+	return nil
+}

@@ -1,0 +1,162 @@
+//go:build linux
+
+package loop
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"syscall"
+
+	"github.com/csiemu/csiemu/backends"
+	"github.com/csiemu/csiemu/internal/filesystem"
+	"github.com/csiemu/csiemu/internal/freeze"
+	"github.com/csiemu/csiemu/internal/kernel"
+	"github.com/csiemu/csiemu/internal/loopdev"
+	"github.com/csiemu/csiemu/internal/nodemount"
+)
+
+// node is the half of a node.
+type node struct {
+	sync    bool
+	devices loopdev.Options
+	maker   *filesystem.Maker
+	freezer *freeze.Freezer
+	readers *readers
+}
+
+// Node makes the half of a node. Nodes share the backend's templates and the
+// watchdog of its freezes, so they end before it.
+func (b *Backend) Node(c backends.NodeConfig) (backends.Node, error) {
+	devices := loopdev.Options{NodeDir: c.Dir}
+	r, err := newReaders(devices, b.o.Autoclear)
+	if err != nil {
+		return nil, fmt.Errorf("make loop node in %s: %w", c.Dir, err)
+	}
+	return &node{sync: c.Sync, devices: devices, maker: b.maker, freezer: b.freezer, readers: r}, nil
+}
+
+// Close lets go of the read-only devices of publications. They stay, unless the
+// backend was made with Options.Autoclear.
+func (n *node) Close() error { return n.readers.close() }
+
+// find returns the device that carries the attachment of a publish context.
+func (n *node) find(ctx context.Context, publishContext map[string]string) (*loopdev.Device, loopdev.Status, error) {
+	id := publishContext[AttachmentKey]
+	if id == "" {
+		return nil, loopdev.Status{}, fmt.Errorf("publish context has no %s: %w", AttachmentKey, backends.ErrInvalid)
+	}
+	d, err := loopdev.Find(ctx, id, hint(publishContext[DeviceKey]), n.devices)
+	if errors.Is(err, loopdev.ErrNotBound) {
+		return nil, loopdev.Status{}, notHere(id, publishContext[BootKey])
+	}
+	if err != nil {
+		return nil, loopdev.Status{}, err
+	}
+	st, err := d.Status()
+	if err != nil {
+		return nil, loopdev.Status{}, err
+	}
+	if st.SizeLimit != 0 {
+		return nil, loopdev.Status{}, fmt.Errorf("device %s of attachment %s is fenced: it was detached while in use, or a fault holds it: %w", d.Path(), id, backends.ErrPrecondition)
+	}
+	return d, st, nil
+}
+
+// notHere says why no device carries an attachment.
+func notHere(id, boot string) error {
+	here, err := kernel.BootID()
+	switch {
+	case err != nil:
+		return err
+	case boot != here:
+		return fmt.Errorf("no loop device carries attachment %s, which was made on the kernel with boot id %q; this one has %q: node and array run on different machines, or the machine was restarted and the array was not started since: %w", id, boot, here, backends.ErrNotFound)
+	}
+	return fmt.Errorf("no loop device carries attachment %s: it was detached: %w", id, backends.ErrNotFound)
+}
+
+// hint is the index in a device number; -1 if there is none. A wrong one costs
+// a scan.
+func hint(number string) int {
+	minor, ok := strings.CutPrefix(number, "7:")
+	index, err := strconv.Atoi(minor)
+	if !ok || err != nil {
+		return -1
+	}
+	return index
+}
+
+func deviceNumber(d *loopdev.Device) string { return fmt.Sprintf("%d:%d", d.Major(), d.Minor()) }
+
+// indexOf is N of a device node called loopN, wherever it lies; -1 for others.
+func indexOf(path string) int {
+	index, err := strconv.Atoi(strings.TrimPrefix(filepath.Base(path), "loop"))
+	if err != nil {
+		return -1
+	}
+	return index
+}
+
+// numberOf is the number of a device node, as stat(2) has it; 0 if it is gone.
+func numberOf(path string) uint64 {
+	var st syscall.Stat_t
+	if err := syscall.Stat(path, &st); err != nil {
+		return 0
+	}
+	return st.Rdev
+}
+
+// status is the state of the device that s was staged from, or
+// loopdev.ErrNotBound.
+func (n *node) status(s backends.Staged) (loopdev.Status, error) {
+	index := indexOf(s.Device)
+	if index < 0 {
+		return loopdev.Status{}, fmt.Errorf("device %q is none: %w", s.Device, loopdev.ErrNotBound)
+	}
+	st, err := loopdev.StatusOf(index, n.devices)
+	if err == nil && st.Name != s.DeviceID {
+		return st, fmt.Errorf("device %s carries %q, not %s: %w", s.Device, st.Name, s.DeviceID, loopdev.ErrNotBound)
+	}
+	return st, err
+}
+
+// device is the device that s was staged from.
+func (n *node) device(ctx context.Context, s backends.Staged) (*loopdev.Device, error) {
+	d, err := loopdev.Find(ctx, s.DeviceID, indexOf(s.Device), n.devices)
+	if errors.Is(err, loopdev.ErrNotBound) {
+		return nil, fmt.Errorf("device %s of attachment %s is gone: %w: %w", s.Device, s.DeviceID, err, backends.ErrPrecondition)
+	}
+	return d, err
+}
+
+// IsStaged asks for the device, and for what is mounted at the staging path. It
+// takes constant time.
+func (n *node) IsStaged(_ context.Context, s backends.Staged) (bool, error) {
+	if !s.Block {
+		return n.mountedAt(s, s.Path)
+	}
+	_, err := n.status(s)
+	if errors.Is(err, loopdev.ErrNotBound) {
+		return false, nil
+	}
+	return err == nil, err
+}
+
+// mountedAt says whether the file system of s is mounted at path.
+func (n *node) mountedAt(s backends.Staged, path string) (bool, error) {
+	dev, mounted, err := nodemount.Device(path)
+	if err != nil || !mounted {
+		return false, err
+	}
+	return dev != 0 && dev == numberOf(s.Device), nil
+}
+
+// dead says whether the device of s has gone for good, so that nothing is won by
+// waiting for who uses its mounts.
+func (n *node) dead(s backends.Staged) bool {
+	st, err := n.status(s)
+	return err != nil || st.SizeLimit != 0
+}

@@ -1,0 +1,110 @@
+//go:build linux
+
+package loop
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+
+	"github.com/csiemu/csiemu/backends"
+	"github.com/csiemu/csiemu/internal/blockio"
+)
+
+// Snapshot copies the image of v, after the device that is attached to it was
+// flushed.
+func (b *Backend) Snapshot(ctx context.Context, v backends.Volume, s backends.Snapshot) error {
+	source, err := b.openStill(v)
+	if err != nil {
+		return fmt.Errorf("snapshot volume %s: %w", v.ID, err)
+	}
+	defer source.Close()
+	// A repeated call cuts anew: nobody was told of the first cut.
+	if err := removeImage(s.Dir); err != nil {
+		return fmt.Errorf("snapshot volume %s: %w", v.ID, err)
+	}
+	err = b.write(ctx, s.Dir, func(f *os.File) error { return blockio.Copy(ctx, f, source) })
+	if err != nil {
+		return fmt.Errorf("snapshot volume %s to %s: %w", v.ID, s.ID, err)
+	}
+	return nil
+}
+
+// DeleteSnapshot removes the snapshot's image.
+func (b *Backend) DeleteSnapshot(_ context.Context, s backends.Snapshot) error {
+	if err := removeImage(s.Dir); err != nil {
+		return fmt.Errorf("delete snapshot %s: %w", s.ID, err)
+	}
+	return nil
+}
+
+// Restore copies the image of s, and makes the copy as long as v.
+func (b *Backend) Restore(ctx context.Context, s backends.Snapshot, v backends.Volume) error {
+	source, err := open(s.Dir, os.O_RDONLY)
+	if err != nil {
+		return fmt.Errorf("restore snapshot %s: %w", s.ID, err)
+	}
+	defer source.Close()
+	if err := b.copyTo(ctx, source, v); err != nil {
+		return fmt.Errorf("restore snapshot %s to volume %s: %w", s.ID, v.ID, err)
+	}
+	return nil
+}
+
+// Clone copies the image of src, after the device that is attached to it was
+// flushed, and makes the copy as long as v.
+func (b *Backend) Clone(ctx context.Context, src, v backends.Volume) error {
+	source, err := b.openStill(src)
+	if err != nil {
+		return fmt.Errorf("clone volume %s: %w", src.ID, err)
+	}
+	defer source.Close()
+	if err := b.copyTo(ctx, source, v); err != nil {
+		return fmt.Errorf("clone volume %s to %s: %w", src.ID, v.ID, err)
+	}
+	return nil
+}
+
+func (b *Backend) copyTo(ctx context.Context, source *os.File, v backends.Volume) error {
+	if err := removeImage(v.Dir); err != nil { // of a first attempt
+		return err
+	}
+	return b.writeVolume(ctx, v, source)
+}
+
+// openStill opens the image of v with everything in it that was written to its
+// device.
+func (b *Backend) openStill(v backends.Volume) (*os.File, error) {
+	f, err := open(v.Dir, os.O_RDONLY)
+	if err != nil {
+		return nil, err
+	}
+	if d := b.attached(v.ID); d != nil {
+		if err := d.Flush(); err != nil {
+			return nil, errors.Join(fmt.Errorf("flush device %s: %w", d.Path(), err), f.Close())
+		}
+	}
+	return f, nil
+}
+
+// Usage is what the image of v takes. Blocks that it shares with other images
+// count for each of them.
+func (b *Backend) Usage(_ context.Context, v backends.Volume) (backends.Usage, error) {
+	f, err := open(v.Dir, os.O_RDONLY)
+	if err != nil {
+		return backends.Usage{}, fmt.Errorf("measure volume %s: %w", v.ID, err)
+	}
+	defer f.Close()
+	n, err := blockio.AllocatedBytes(f)
+	if err != nil {
+		return backends.Usage{}, fmt.Errorf("measure volume %s: %w", v.ID, err)
+	}
+	return backends.Usage{AllocatedBytes: n}, nil
+}
+
+// SnapshotUsage is what a copy of the image of v takes. A store that shares
+// blocks needs that much only once all of the volume was written anew.
+func (b *Backend) SnapshotUsage(ctx context.Context, v backends.Volume) (backends.Usage, error) {
+	return b.Usage(ctx, v)
+}

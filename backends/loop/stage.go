@@ -1,0 +1,238 @@
+//go:build linux
+
+package loop
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+
+	"github.com/csiemu/csiemu/backends"
+	"github.com/csiemu/csiemu/internal/filesystem"
+	"github.com/csiemu/csiemu/internal/kernel"
+	"github.com/csiemu/csiemu/internal/loopdev"
+	"github.com/csiemu/csiemu/internal/mount"
+	"github.com/csiemu/csiemu/internal/nodemount"
+)
+
+// Stage finds the device and, for a file system, formats, checks, mounts and
+// grows it.
+func (n *node) Stage(ctx context.Context, r backends.StageRequest) (backends.Staged, error) {
+	s, err := n.stage(ctx, r)
+	if err != nil {
+		return backends.Staged{}, fmt.Errorf("stage volume %s at %s: %w", r.VolumeID, r.Path, err)
+	}
+	return s, nil
+}
+
+func (n *node) stage(ctx context.Context, r backends.StageRequest) (backends.Staged, error) {
+	d, st, err := n.find(ctx, r.PublishContext)
+	if err != nil {
+		return backends.Staged{}, err
+	}
+	s := backends.Staged{
+		VolumeID: r.VolumeID, Path: r.Path, Block: r.Block, ReadOnly: r.ReadOnly || st.ReadOnly,
+		Device: d.Path(), DeviceID: d.Name,
+	}
+	if r.Block {
+		return s, nil
+	}
+	w, err := wishOf(r, st.ReadOnly)
+	if err != nil {
+		return backends.Staged{}, err
+	}
+	s.FSType, s.Options = string(w.fsType), w.options.String()
+	return s, n.mount(ctx, d, w, r.Path)
+}
+
+// wish is what a stage request asks of a file system.
+type wish struct {
+	fsType  filesystem.Type
+	options mount.Options
+	group   int
+	grouped bool
+	// readOnly is true for a device that refuses writes.
+	readOnly bool
+}
+
+func wishOf(r backends.StageRequest, readOnly bool) (w wish, err error) {
+	w.readOnly = readOnly
+	if w.fsType, err = filesystem.ParseType(r.FSType); err != nil {
+		return wish{}, invalid(err)
+	}
+	if w.group, w.grouped, err = nodemount.ParseGroup(r.Group); err != nil {
+		return wish{}, err
+	}
+	options := defaults(w.fsType)
+	if w.grouped && w.fsType != filesystem.Btrfs {
+		options = append(options, "grpid")
+	}
+	options = append(options, r.MountFlags...)
+	if readOnly {
+		options = append(options, "ro")
+	}
+	w.options, err = mount.ParseOptions(options)
+	return w, err
+}
+
+// defaults are the mount options of a type, before those that are asked for.
+func defaults(t filesystem.Type) []string {
+	switch t {
+	case filesystem.Ext4:
+		// The kernel would write zeros over the inode tables of every volume, in
+		// the background, which read as zeros already.
+		return []string{"noinit_itable"}
+	case filesystem.XFS:
+		// Snapshots and clones have the UUID of their source
+		// (container-storage-interface/spec#482).
+		return []string{"nouuid"}
+	default:
+		return nil
+	}
+}
+
+// mount makes the file system of d what w asks for and mounts it at path. After
+// an error it is not mounted there.
+func (n *node) mount(ctx context.Context, d *loopdev.Device, w wish, path string) (err error) {
+	dev, mounted, err := nodemount.Device(path)
+	if err != nil {
+		return err
+	}
+	switch {
+	case mounted && dev == 0:
+		return fmt.Errorf("a mount that is dead is there; unstage it first: %w", backends.ErrPrecondition)
+	case mounted && dev != numberOf(d.Path()):
+		return fmt.Errorf("something else than device %s is mounted there: %w", d.Path(), backends.ErrPrecondition)
+	}
+	size, err := d.Size()
+	if err != nil {
+		return err
+	}
+	content, err := n.prepare(ctx, d, w, size)
+	if err != nil {
+		return err
+	}
+	if !mounted {
+		if err := mount.Mount(ctx, d.Path(), path, string(w.fsType), w.options); err != nil {
+			return fmt.Errorf("mount device %s: %w", d.Path(), err)
+		}
+		defer func() {
+			if err != nil {
+				err = errors.Join(err, nodemount.Unmount(path, func() bool { return false }))
+			}
+		}()
+	}
+	if w.options.ReadOnly() {
+		return nil
+	}
+	if !content.Fills(size) {
+		err := filesystem.GrowMounted(ctx, path, w.fsType, size)
+		// Another node has it mounted, so that it could not grow before. The
+		// volume is usable; Expand says what is missing.
+		if err != nil && !errors.Is(err, kernel.ErrNotSupported) {
+			return fmt.Errorf("grow file system of device %s: %w", d.Path(), err)
+		}
+	}
+	if w.grouped {
+		return nodemount.ShareWithGroup(path, w.group)
+	}
+	return nil
+}
+
+// prepare makes d mountable: formatted if it is blank, clean, and grown where
+// that cannot be done later. It returns what lies on d then.
+func (n *node) prepare(ctx context.Context, d *loopdev.Device, w wish, size int64) (filesystem.Content, error) {
+	content, err := filesystem.Probe(ctx, d.Path())
+	if err != nil {
+		return content, fmt.Errorf("look at device %s: %w", d.Path(), err)
+	}
+	switch {
+	case (content.Blank() || content.Half) && w.readOnly:
+		return content, fmt.Errorf("device %s is blank and refuses writes, so it cannot be formatted: %w", d.Path(), backends.ErrPrecondition)
+	case content.Blank() || content.Half:
+		if _, err := n.maker.Format(ctx, d.Path(), w.fsType, size, n.sync); err != nil {
+			return content, fmt.Errorf("format device %s: %w", d.Path(), err)
+		}
+		return filesystem.Content{}, nil // as large as the device, and clean
+	case content.Type != string(w.fsType):
+		return content, fmt.Errorf("device %s holds %s, not %s, and is not overwritten: %w", d.Path(), content.Type, w.fsType, backends.ErrPrecondition)
+	}
+	if w.fsType == filesystem.Btrfs {
+		if err := checkTwin(ctx, d, content.UUID); err != nil {
+			return content, err
+		}
+	}
+	if w.readOnly {
+		return content, nil
+	}
+	return content, n.repair(ctx, d, w, content, size)
+}
+
+// repair checks and grows an existing file system before it is mounted. One that
+// another node of this kernel has mounted needs neither.
+func (n *node) repair(ctx context.Context, d *loopdev.Device, w wish, content filesystem.Content, size int64) error {
+	if !content.Clean {
+		err := filesystem.Check(ctx, d.Path(), w.fsType)
+		if errors.Is(err, filesystem.ErrInUse) {
+			return nil
+		}
+		if err != nil {
+			return fmt.Errorf("check device %s: %w", d.Path(), err)
+		}
+	}
+	if w.fsType != filesystem.Ext4 || content.Fills(size) || kernel.Probe(ctx, kernel.SysResource) == nil {
+		return nil // grown when it is mounted
+	}
+	err := filesystem.GrowOffline(ctx, d.Path(), w.fsType)
+	if errors.Is(err, filesystem.ErrInUse) {
+		return nil
+	}
+	if err != nil {
+		return fmt.Errorf("grow device %s: %w", d.Path(), err)
+	}
+	return nil
+}
+
+// checkTwin refuses a btrfs whose source or copy is mounted, where the kernel
+// knows file systems by their UUID alone.
+func checkTwin(ctx context.Context, d *loopdev.Device, uuid string) error {
+	devices, err := os.ReadDir(filepath.Join("/sys/fs/btrfs", uuid, "devices"))
+	if errors.Is(err, os.ErrNotExist) {
+		return nil
+	}
+	if err != nil {
+		return fmt.Errorf("look for mounted copies of btrfs %s: %w", uuid, err)
+	}
+	for _, other := range devices {
+		if indexOf(other.Name()) == d.Index {
+			return nil
+		}
+	}
+	if err := kernel.Probe(ctx, kernel.BtrfsTempFSID); err != nil {
+		return fmt.Errorf("a snapshot, clone or source of this btrfs, with the same UUID %s, is mounted: %w: %w", uuid, err, backends.ErrPrecondition)
+	}
+	return nil
+}
+
+// Unstage unmounts the staging path. The device may be dead or gone.
+func (n *node) Unstage(ctx context.Context, s backends.Staged) error {
+	if err := n.unstage(ctx, s); err != nil {
+		return fmt.Errorf("unstage volume %s at %s: %w", s.VolumeID, s.Path, err)
+	}
+	return nil
+}
+
+func (n *node) unstage(ctx context.Context, s backends.Staged) error {
+	if s.Block {
+		return n.readers.drop(ctx, s.DeviceID)
+	}
+	dev, mounted, err := nodemount.Device(s.Path)
+	// What does not answer is a mount of ours whose device is gone.
+	foreign := err == nil && dev != 0 && dev != numberOf(s.Device)
+	if !mounted || foreign {
+		return nil
+	}
+	return nodemount.Unmount(s.Path, func() bool { return n.dead(s) })
+}

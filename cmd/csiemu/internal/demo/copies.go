@@ -1,0 +1,147 @@
+package demo
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/container-storage-interface/spec/lib/go/csi"
+)
+
+// startWriter starts the workload that goes on until the volume is unpublished.
+func (w *walk) startWriter(ctx context.Context) (err error) {
+	// It outlives an interruption until its turn comes to be undone.
+	w.writer, err = startWriter(context.WithoutCancel(ctx), w.volume.log(), w.flushed)
+	if err != nil {
+		return err
+	}
+	w.ended = w.undo.add("end the writer", func(context.Context) error { return w.writer.end() })
+	return nil
+}
+
+// withdraw ends the writer and unpublishes the volume.
+func (w *walk) withdraw(ctx context.Context) (err error) {
+	if err := w.undo.now(ctx, w.ended); err != nil {
+		return err
+	}
+	if w.flushed, _, err = w.writer.state(); err != nil {
+		return err
+	}
+	return w.undo.now(ctx, w.volume.unpublished)
+}
+
+// held runs do, which cuts a copy of the volume, while writers are held as the
+// shape needs it, and says how.
+func (w *walk) held(ctx context.Context, do func() error) (how string, took time.Duration, err error) {
+	switch w.shape.cut {
+	case unpublished:
+		if err := w.withdraw(ctx); err != nil {
+			return "", 0, err
+		}
+		began := time.Now()
+		if err := do(); err != nil {
+			return "", 0, err
+		}
+		took = time.Since(began)
+		return "while unpublished", took, errors.Join(w.volume.publish(ctx), w.startWriter(ctx))
+	case quiesced:
+		how = "while the writer pauses"
+		resume := w.writer.quiesce()
+		defer resume()
+	case frozen:
+		how = "while a writer writes"
+	}
+	if w.flushed, _, err = w.writer.state(); err != nil {
+		return "", 0, err
+	}
+	began := time.Now()
+	err = do()
+	return how, time.Since(began), err
+}
+
+func (w *walk) cutSnapshot(ctx context.Context) error {
+	how, took, err := w.held(ctx, func() error {
+		made, err := w.clients[0].controller.CreateSnapshot(ctx, &csi.CreateSnapshotRequest{SourceVolumeId: w.volume.id, Name: "snapshot"})
+		if err != nil {
+			return err
+		}
+		w.snapshot = made.GetSnapshot()
+		w.uncut = w.undo.add("delete the snapshot", func(ctx context.Context) error {
+			_, err := w.clients[0].controller.DeleteSnapshot(ctx, &csi.DeleteSnapshotRequest{SnapshotId: w.snapshot.GetSnapshotId()})
+			return err
+		})
+		return nil
+	})
+	if err != nil {
+		return err
+	}
+	if !w.snapshot.GetReadyToUse() {
+		return fmt.Errorf("snapshot %s is not ready to use", w.snapshot.GetSnapshotId())
+	}
+	return w.same(ctx, w.volume, "snapshot", "taken "+how, took)
+}
+
+func (w *walk) restore(ctx context.Context) error {
+	v := w.newVolume(w.clients[len(w.clients)-1], "restored")
+	began := time.Now()
+	bytes, err := v.create(ctx, w.shape.bytes/2*3, &csi.VolumeContentSource{Type: &csi.VolumeContentSource_Snapshot{
+		Snapshot: &csi.VolumeContentSource_SnapshotSource{SnapshotId: w.snapshot.GetSnapshotId()},
+	}})
+	if err != nil {
+		return err
+	}
+	return w.compareCopy(ctx, v, "restore", "", bytes, time.Since(began))
+}
+
+func (w *walk) clone(ctx context.Context) error {
+	v := w.newVolume(w.clients[len(w.clients)-1], "cloned")
+	var bytes int64
+	how, took, err := w.held(ctx, func() (err error) {
+		bytes, err = v.create(ctx, w.shape.bytes, &csi.VolumeContentSource{Type: &csi.VolumeContentSource_Volume{
+			Volume: &csi.VolumeContentSource_VolumeSource{VolumeId: w.volume.id},
+		}})
+		return err
+	})
+	if err != nil {
+		return err
+	}
+	return w.compareCopy(ctx, v, "clone", " "+how, bytes, took)
+}
+
+// compareCopy uses a copy on its node, compares the data, reads the writer's
+// log, looks at the size, and takes the copy away again.
+func (w *walk) compareCopy(ctx context.Context, v *volume, name, how string, bytes int64, took time.Duration) error {
+	if err := v.use(ctx); err != nil {
+		return err
+	}
+	newest, err := checkLog(v.log(), w.flushed)
+	if err != nil {
+		return err
+	}
+	total, _, err := v.usage(ctx)
+	if err != nil {
+		return err
+	}
+	if err := w.fills(total, bytes); err != nil {
+		return err
+	}
+	if err := w.same(ctx, v, name, size(bytes)+how+", used on "+v.client.nodeID, took); err != nil {
+		return err
+	}
+	w.out.note("the writer's log is whole up to record %d; %d were flushed before", newest, w.flushed)
+	return v.remove(ctx)
+}
+
+// fills checks that what the node reports is what was promised: a device of
+// the exact size, or a file system over all of it but its own records.
+func (w *walk) fills(total, promised int64) error {
+	least := promised
+	if !w.shape.block {
+		least = promised / 100 * 85
+	}
+	if total < least || total > promised {
+		return fmt.Errorf("the node reports %s, the volume has %s", size(total), size(promised))
+	}
+	return nil
+}

@@ -1,0 +1,72 @@
+// Package store opens the backend that a flag names.
+package store
+
+import (
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+
+	"github.com/csiemu/csiemu/backends"
+	"github.com/csiemu/csiemu/backends/memory"
+)
+
+// Memory is the backend that every system has.
+const Memory = "memory"
+
+// Options describe a store.
+type Options struct {
+	// Dir is the state directory, below which volumes lie; New makes it. It
+	// may be empty for Memory.
+	Dir string
+	// Sync makes bytes survive a lost machine.
+	Sync bool
+	// Temporary is for a store that ends with this process: nothing of it
+	// outlives even a kill.
+	Temporary bool
+}
+
+// kind makes one kind of backend in Options.Dir, which exists.
+type kind func(Options) (backends.Backend, error)
+
+// Names are the backends of this system, the most useful first.
+func Names() []string {
+	return append(slices.Clone(ofSystem), Memory)
+}
+
+// Default is the first of Names.
+func Default() string { return Names()[0] }
+
+// Check says whether the backend exists here and can work with the state
+// directory dir, by their names alone.
+func Check(name, dir string) error {
+	if !slices.Contains(Names(), name) {
+		return fmt.Errorf("read --backend: no backend %q here: give one of %s", name, strings.Join(Names(), ", "))
+	}
+	if dir == "" && name != Memory {
+		return fmt.Errorf("backend %s needs a state directory: give --state-dir DIR", name)
+	}
+	return nil
+}
+
+// New opens the backend called name.
+func New(name string, o Options) (backends.Backend, error) {
+	if err := Check(name, o.Dir); err != nil {
+		return nil, err
+	}
+	if o.Dir != "" {
+		dir, err := filepath.Abs(o.Dir)
+		if err != nil {
+			return nil, fmt.Errorf("find state directory %s: %w", o.Dir, err)
+		}
+		o.Dir = dir
+		if err := os.MkdirAll(o.Dir, 0o700); err != nil {
+			return nil, fmt.Errorf("make state directory: %w", err)
+		}
+	}
+	if name == Memory {
+		return memory.New(memory.Options{}), nil
+	}
+	return kinds[name](o)
+}

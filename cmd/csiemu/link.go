@@ -1,0 +1,40 @@
+package main
+
+import (
+	"os"
+
+	"github.com/csiemu/csiemu/emulator"
+	"github.com/csiemu/csiemu/emulator/link"
+)
+
+// link reads how array and nodes in different processes find each other.
+func (f *serveFlags) link() (emulator.Link, error) {
+	services := emulator.Services(f.services)
+	switch services {
+	case emulator.AllServices, emulator.ControllerService, emulator.NodeService:
+	default:
+		return emulator.Link{}, usage("read --services: %q is none: give all, controller or node", f.services)
+	}
+	isNode := services == emulator.NodeService
+	switch {
+	case isNode && f.array == "":
+		return emulator.Link{}, usage("--services node needs its array: give --array unix://PATH.sock or tcp://HOST:PORT")
+	case !isNode && f.array != "":
+		return emulator.Link{}, usage("--array is for --services node only: an array listens at --array-listen")
+	case isNode && f.arrayListen != "":
+		return emulator.Link{}, usage("--array-listen is for an array only: a node finds its array at --array")
+	case f.array == "" && f.arrayListen == "":
+		return emulator.Link{}, nil
+	case f.secretFile == "":
+		return emulator.Link{}, usage("array and nodes need a shared secret: give --secret-file FILE")
+	}
+	secret, err := os.ReadFile(f.secretFile)
+	if err != nil {
+		return emulator.Link{}, usage("read --secret-file: %w", err)
+	}
+	tls, err := link.SharedSecret(secret)
+	if err != nil {
+		return emulator.Link{}, usage("use --secret-file %s: %w", f.secretFile, err)
+	}
+	return emulator.Link{Listen: f.arrayListen, Array: f.array, TLS: tls}, nil
+}

@@ -1,0 +1,107 @@
+package main
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"os/exec"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/container-storage-interface/spec/lib/go/csi"
+	"github.com/rogpeppe/go-internal/testscript"
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/backoff"
+	"google.golang.org/grpc/credentials/insecure"
+
+	"github.com/csiemu/csiemu/internal/kernel"
+	"github.com/csiemu/csiemu/internal/testenv"
+)
+
+func TestMain(m *testing.M) {
+	testscript.Main(leakChecked{m}, programs())
+}
+
+// leakChecked runs the tests as testenv.Main does, where testscript wants to
+// end the process itself.
+type leakChecked struct{ m *testing.M }
+
+func (l leakChecked) Run() int { return testenv.Run(l.m) }
+
+func TestScripts(t *testing.T) {
+	t.Parallel()
+	testscript.Run(t, testscript.Params{
+		Dir:                 "testdata/script",
+		RequireExplicitExec: true,
+		RequireUniqueNames:  true,
+		Cmds: map[string]func(*testscript.TestScript, bool, []string){
+			"exits":   exits,
+			"serving": serving,
+		},
+		Condition: func(name string) (bool, error) {
+			return kernel.Probe(t.Context(), kernel.Feature(name)) == nil, nil
+		},
+	})
+}
+
+// exits runs a program, and checks its exit status and that what it said of a
+// failure is one line: exits 2 csiemu serve
+func exits(ts *testscript.TestScript, neg bool, args []string) {
+	if neg || len(args) < 2 {
+		ts.Fatalf("usage: exits STATUS PROGRAM [ARGUMENT...]")
+	}
+	want, err := strconv.Atoi(args[0])
+	ts.Check(err)
+	got := 0
+	err = ts.Exec(args[1], args[2:]...)
+	var exit *exec.ExitError
+	switch {
+	case errors.As(err, &exit):
+		got = exit.ExitCode()
+	case err != nil:
+		ts.Fatalf("run %s: %v", args[1], err)
+	}
+	stderr := ts.ReadFile("stderr")
+	ts.Logf("%s", stderr)
+	if got != want {
+		ts.Fatalf("exit status %d, want %d", got, want)
+	}
+	if lines := strings.Count(stderr, "\n"); want != 0 && lines != 1 {
+		ts.Fatalf("%d lines on stderr, want one", lines)
+	}
+}
+
+// serving waits until a driver answers on a socket, and compares its name:
+// serving csi.sock loop.csiemu.dev
+func serving(ts *testscript.TestScript, neg bool, args []string) {
+	if neg || len(args) != 2 {
+		ts.Fatalf("usage: serving SOCKET DRIVER")
+	}
+	soon := backoff.Config{BaseDelay: 5 * time.Millisecond, Multiplier: 1.5, MaxDelay: 100 * time.Millisecond}
+	conn, err := grpc.NewClient("unix://"+ts.MkAbs(args[0]),
+		grpc.WithTransportCredentials(insecure.NewCredentials()),
+		grpc.WithConnectParams(grpc.ConnectParams{Backoff: soon, MinConnectTimeout: time.Second}))
+	ts.Check(err)
+	defer conn.Close()
+	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
+	defer cancel()
+	info, err := csi.NewIdentityClient(conn).GetPluginInfo(ctx, &csi.GetPluginInfoRequest{}, grpc.WaitForReady(true))
+	ts.Check(err)
+	if info.GetName() != args[1] {
+		ts.Fatalf("driver %q serves, want %q", info.GetName(), args[1])
+	}
+}
+
+// execute runs a command line in this process.
+func execute(t *testing.T, environment map[string]string, args ...string) (status int, stdout, stderr string) {
+	t.Helper()
+	var out, errs bytes.Buffer
+	lookup := func(name string) (string, bool) {
+		value, ok := environment[name]
+		return value, ok
+	}
+	status = run(t.Context(), args, lookup, &out, &errs)
+	return status, out.String(), errs.String()
+}

@@ -1,0 +1,102 @@
+package main
+
+import (
+	"context"
+	"log/slog"
+	"os"
+	"os/signal"
+	"strings"
+	"syscall"
+
+	"github.com/spf13/cobra"
+
+	"github.com/csiemu/csiemu/cmd/csiemu/internal/store"
+	"github.com/csiemu/csiemu/emulator"
+)
+
+const serveText = `Serve the CSI services on an endpoint until SIGTERM or SIGINT.
+
+Volumes that are in use stay as they are when it ends, and are known again by
+the next start with the same state directory.`
+
+const serveExample = `  csiemu serve --endpoint unix:///run/csi/csi.sock --state-dir /var/lib/csiemu
+  csiemu serve --endpoint unix:///tmp/csi.sock --backend memory
+  csiemu serve --endpoint unix:///run/csi/csi.sock --state-dir /var/lib/csiemu \
+    --node node-a --node node-b=unix:///run/csi-b/csi.sock --capacity 100GiB --capacity fast=10GiB`
+
+// serveFlags are the flags of serve, as they were given.
+type serveFlags struct {
+	endpoint, stateDir, backend, driverName string
+	nodes, topology, capacity, disable      []string
+	services, logLevel                      string
+	attachLimit                             int64
+	noAttach, sync, strict                  bool
+	arrayListen, array, secretFile          string
+}
+
+func newServe() *cobra.Command {
+	var f serveFlags
+	cmd := &cobra.Command{
+		Use:     "serve",
+		Short:   "Serve the CSI services on an endpoint",
+		Long:    serveText,
+		Example: serveExample,
+		Args:    noArgs,
+		RunE:    func(cmd *cobra.Command, _ []string) error { return f.serve(cmd.Context(), cmd) },
+	}
+	flags := cmd.Flags()
+	flags.SortFlags = false
+	flags.StringVar(&f.endpoint, "endpoint", "", "where to serve, unix://PATH.sock (also CSI_ENDPOINT)")
+	flags.StringVar(&f.stateDir, "state-dir", "", "directory of records and volumes; only --backend memory can do without")
+	flags.StringVar(&f.backend, "backend", store.Default(), "how bytes are kept: "+strings.Join(store.Names(), ", "))
+	flags.StringVar(&f.driverName, "driver-name", "", "name of the driver (default BACKEND.csiemu.dev)")
+	flags.StringSliceVar(&f.nodes, "node", nil, "node to serve, `NAME[=unix://PATH.sock]`; repeat for more, each further one on a socket of its own (default the host's name)")
+	flags.StringVar(&f.services, "services", string(emulator.AllServices), "what to serve: all, controller, node")
+	flags.StringSliceVar(&f.capacity, "capacity", nil, "size of the default pool, or of a named one: `SIZE or POOL=SIZE`; repeat for more (default 100GiB)")
+	flags.Int64Var(&f.attachLimit, "attach-limit", 0, "most volumes attached to one node; 0 means no limit")
+	flags.BoolVar(&f.noAttach, "no-attach", false, "be a driver without ControllerPublishVolume")
+	flags.StringSliceVar(&f.topology, "topology", nil, "topology segment of every node, `KEY=VALUE`; repeat for more")
+	flags.StringSliceVar(&f.disable, "disable", nil, "capability to do without, as in EXPAND_VOLUME; repeat for more")
+	flags.BoolVar(&f.sync, "sync", false, "flush records and bytes, so that they survive a lost machine too")
+	flags.BoolVar(&f.strict, "strict", false, "refuse maps past their limit, and any second call on a volume (ABORTED)")
+	flags.StringVar(&f.logLevel, "log-level", "info", "least level to log: debug, info, warn, error")
+	flags.StringVar(&f.arrayListen, "array-listen", "", "where nodes of other processes find this array, unix://PATH.sock or tcp://HOST:PORT")
+	flags.StringVar(&f.array, "array", "", "the array that this node belongs to (with --services node)")
+	flags.StringVar(&f.secretFile, "secret-file", "", "file whose bytes array and nodes share to trust each other")
+	flags.Lookup("endpoint").Annotations = map[string][]string{alsoFrom: {"CSI_ENDPOINT"}}
+	return cmd
+}
+
+// serve is the command: it makes the emulator that the flags describe, and
+// serves until the process is told to end.
+func (f *serveFlags) serve(ctx context.Context, cmd *cobra.Command) (err error) {
+	config, err := f.config()
+	if err != nil {
+		return err
+	}
+	var level slog.Level
+	if err := level.UnmarshalText([]byte(f.logLevel)); err != nil {
+		return usage("read --log-level: %q is no level: give debug, info, warn or error", f.logLevel)
+	}
+	config.Log = slog.New(slog.NewTextHandler(cmd.ErrOrStderr(), &slog.HandlerOptions{Level: level}))
+
+	ctx, stop := signal.NotifyContext(ctx, os.Interrupt, syscall.SIGTERM)
+	defer stop()
+	// A second signal ends a process that hangs.
+	context.AfterFunc(ctx, stop)
+
+	config.Backend, err = store.New(f.backend, store.Options{Dir: f.stateDir, Sync: f.sync})
+	if err != nil {
+		return err
+	}
+	emu, err := emulator.New(ctx, config)
+	if err != nil {
+		return err
+	}
+	defer func() {
+		if closed := emu.Close(); err == nil {
+			err = closed
+		}
+	}()
+	return emu.Serve(ctx, f.endpoint)
+}

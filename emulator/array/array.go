@@ -1,0 +1,174 @@
+// Package array is the emulated storage system: it owns the records of volumes
+// and snapshots, the capacity pools and the attachments of volumes to nodes,
+// and has a backend keep the bytes.
+//
+// Intent is recorded before the world is changed, so that Open can finish or
+// undo what a killed process had under way.
+//
+// The array expects that calls which change one volume or snapshot come one at
+// a time (the locks of emulator/rpc see to that); reads and calls for different
+// objects are safe at any time.
+package array
+
+import (
+	"context"
+	"crypto/rand"
+	"encoding/hex"
+	"fmt"
+	"log/slog"
+	"sync"
+	"time"
+
+	"github.com/csiemu/csiemu/backends"
+	"github.com/csiemu/csiemu/internal/record"
+)
+
+// Holder keeps the bytes of a volume still on a node while they are copied.
+// emulator/node implements it in one process, emulator/link across processes.
+type Holder interface {
+	// Hold stops changes of a volume on a node, as far as the node can. The
+	// release is called once; its error says that the bytes were not still all
+	// the time. backends.ErrUnavailable is returned when the node does not
+	// answer, backends.ErrHeld when the volume is still already.
+	Hold(ctx context.Context, nodeID, volumeID string) (release func(context.Context) error, err error)
+}
+
+// Options describe an array.
+type Options struct {
+	Backend backends.Backend
+	Store   record.Store
+	// Pools are the capacity pools and their sizes in bytes.
+	Pools map[string]int64
+	// DefaultPool is the pool of volumes whose parameters name none.
+	DefaultPool string
+	// NodeTopologyKey is set where volumes live on one node: it is the key of
+	// the segment that names the node.
+	NodeTopologyKey string
+	// Topology says whether volumes have an accessible topology at all.
+	Topology bool
+	// Holder reaches the nodes.
+	Holder Holder
+	// Lock takes the lock of a volume for a change that does not come through
+	// the array's own service: a local attachment.
+	Lock func(ctx context.Context, volumeID string) (unlock func(), err error)
+	// Log receives what start-up found; nil is silent.
+	Log *slog.Logger
+}
+
+// Array is the storage system. It is safe for concurrent use within the rule of
+// the package comment.
+type Array struct {
+	id        string
+	backend   backends.Backend
+	store     record.Store
+	holder    Holder
+	lock      func(context.Context, string) (func(), error)
+	log       *slog.Logger
+	pools     *pools
+	topology  bool
+	nodeKey   string
+	volumes   *catalog[*Volume]
+	snapshots *catalog[*Snapshot]
+
+	mu sync.Mutex
+	// nodes are the known nodes, attached counts their attachments.
+	nodes    map[string]Node
+	attached map[string]int64
+	// lingering are devices whose nodes are gone from the record and whose
+	// detaching failed; the next call for the volume tries again.
+	lingering map[string]backends.Attachment
+}
+
+// Open loads an array from its store, finishes or undoes what an earlier
+// process had under way, and makes recorded attachments work again.
+func Open(ctx context.Context, o Options) (*Array, error) {
+	if o.Log == nil {
+		o.Log = slog.New(slog.DiscardHandler)
+	}
+	if o.Lock == nil {
+		o.Lock = func(context.Context, string) (func(), error) { return func() {}, nil }
+	}
+	a := &Array{
+		backend: o.Backend, store: o.Store, holder: o.Holder, lock: o.Lock, log: o.Log,
+		pools: newPools(o.Pools, o.DefaultPool), topology: o.Topology, nodeKey: o.NodeTopologyKey,
+		volumes: newCatalog[*Volume](), snapshots: newCatalog[*Snapshot](),
+		nodes: map[string]Node{}, attached: map[string]int64{}, lingering: map[string]backends.Attachment{},
+	}
+	if err := a.recover(ctx); err != nil {
+		return nil, fmt.Errorf("open array: %w", err)
+	}
+	return a, nil
+}
+
+// ID is the array's own id, part of every publish context.
+func (a *Array) ID() string { return a.id }
+
+// SetNode makes a node known, or changes what is known of it.
+func (a *Array) SetNode(ctx context.Context, n Node) error {
+	if err := a.store.Put(ctx, nodeKind, nodeRecordID(n.ID), n); err != nil {
+		return fmt.Errorf("record node %s: %w", n.ID, err)
+	}
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	a.nodes[n.ID] = n
+	return nil
+}
+
+// Volume returns a volume's record, or backends.ErrNotFound.
+func (a *Array) Volume(id string) (*Volume, error) {
+	v, ok := a.volumes.get(id)
+	if !ok || v.State != Ready {
+		return nil, fmt.Errorf("volume %q: %w", id, backends.ErrNotFound)
+	}
+	return v, nil
+}
+
+// Exists returns backends.ErrNotFound when there is no such volume.
+func (a *Array) Exists(_ context.Context, volumeID string) error {
+	_, err := a.Volume(volumeID)
+	return err
+}
+
+// Snapshot returns a snapshot's record, or backends.ErrNotFound.
+func (a *Array) Snapshot(id string) (*Snapshot, error) {
+	s, ok := a.snapshots.get(id)
+	if !ok || s.State != Ready {
+		return nil, fmt.Errorf("snapshot %q: %w", id, backends.ErrNotFound)
+	}
+	return s, nil
+}
+
+// put records v and makes it what readers see.
+func (a *Array) put(ctx context.Context, v *Volume) error {
+	if err := a.store.Put(ctx, volumeKind, v.ID, v); err != nil {
+		return fmt.Errorf("record volume %s: %w", v.ID, err)
+	}
+	a.volumes.put(v)
+	return nil
+}
+
+func (a *Array) bytesOf(v *Volume) backends.Volume {
+	return backends.Volume{ID: v.ID, Dir: a.store.Path(volumeKind, v.ID), Layout: v.Layout}
+}
+
+func (a *Array) bytesOfSnapshot(s *Snapshot) backends.Snapshot {
+	return backends.Snapshot{ID: s.ID, Dir: a.store.Path(snapshotKind, s.ID), Layout: s.Layout}
+}
+
+// undo runs a clean-up after a failure. It must happen even when the caller
+// has gone, but not hang for ever.
+func undo(ctx context.Context, f func(context.Context) error) error {
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), undoLimit)
+	defer cancel()
+	return f(ctx)
+}
+
+// undoLimit is far more than any clean-up takes.
+const undoLimit = time.Minute
+
+// newID makes an id that no other array ever makes.
+func newID(prefix string) string {
+	var b [12]byte
+	_, _ = rand.Read(b[:]) // never fails, by its documentation
+	return prefix + hex.EncodeToString(b[:])
+}

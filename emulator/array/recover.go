@@ -1,0 +1,157 @@
+package array
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"log/slog"
+
+	"github.com/csiemu/csiemu/backends"
+	"github.com/csiemu/csiemu/internal/record"
+)
+
+// identity is the array's own record.
+type identity struct {
+	ID string `json:"id"`
+}
+
+const (
+	arrayKind = "array"
+	arrayID   = "self"
+)
+
+// recover brings the world to what the records say.
+func (a *Array) recover(ctx context.Context) error {
+	if err := a.identify(ctx); err != nil {
+		return err
+	}
+	volumes, err := load[Volume](ctx, a, volumeKind)
+	if err != nil {
+		return err
+	}
+	snapshots, err := load[Snapshot](ctx, a, snapshotKind)
+	if err != nil {
+		return err
+	}
+	nodes, err := load[Node](ctx, a, nodeKind)
+	if err != nil {
+		return err
+	}
+	for _, n := range nodes {
+		a.nodes[n.ID] = *n
+	}
+	if err := a.reopen(ctx, volumes, snapshots); err != nil {
+		return err
+	}
+	for _, v := range volumes {
+		a.volumes.put(v)
+		if err := a.settle(ctx, v); err != nil {
+			a.log.ErrorContext(ctx, "volume is not as its record says", "volume", v.ID, "state", v.State, "error", err)
+		}
+	}
+	for _, s := range snapshots {
+		a.snapshots.put(s)
+		a.pools.adopt(s.Pool, s.ReservedBytes)
+		if s.State == Ready {
+			continue
+		}
+		if err := a.eraseSnapshot(ctx, s); err != nil {
+			a.log.ErrorContext(ctx, "snapshot is not removed yet", "snapshot", s.ID, "state", s.State, "error", err)
+			continue
+		}
+		a.pools.release(s.Pool, s.ReservedBytes)
+	}
+	return nil
+}
+
+// settle undoes a creation, finishes a deletion or a growth, and counts what
+// is ready.
+func (a *Array) settle(ctx context.Context, v *Volume) error {
+	a.pools.adopt(v.Pool, v.Layout.SizeBytes)
+	if v.State != Ready {
+		if err := a.erase(ctx, v); err != nil {
+			return err
+		}
+		a.pools.release(v.Pool, v.Layout.SizeBytes)
+		return nil
+	}
+	for _, t := range v.Attachments {
+		a.attached[t.NodeID]++
+	}
+	if v.Growing {
+		_, err := a.grow(ctx, v)
+		return err
+	}
+	return nil
+}
+
+// reopen tells the backend which devices and mounts the records explain.
+func (a *Array) reopen(ctx context.Context, volumes []*Volume, snapshots []*Snapshot) error {
+	r, ok := a.backend.(backends.Reopener)
+	if !ok {
+		return nil
+	}
+	var held []backends.Held
+	for _, v := range volumes {
+		if v.State == Ready {
+			held = append(held, backends.Held{Volume: a.bytesOf(v), Attachment: v.Device})
+		}
+	}
+	var kept []backends.Snapshot
+	for _, s := range snapshots {
+		if s.State == Ready {
+			kept = append(kept, a.bytesOfSnapshot(s))
+		}
+	}
+	err := r.Reopen(ctx, held, kept, func(volumeID string, err error) {
+		a.log.WarnContext(ctx, "volume was not found as it was left", "volume", volumeID, "error", err)
+	})
+	if err != nil {
+		return fmt.Errorf("find devices and mounts again: %w", err)
+	}
+	return nil
+}
+
+// identify reads the array's id, or makes one.
+func (a *Array) identify(ctx context.Context) error {
+	known, err := load[identity](ctx, a, arrayKind)
+	if err != nil {
+		return err
+	}
+	if len(known) > 0 {
+		a.id = known[0].ID
+		return nil
+	}
+	a.id = newID("array-")
+	if err := a.store.Put(ctx, arrayKind, arrayID, identity{ID: a.id}); err != nil {
+		return fmt.Errorf("record the array's id: %w", err)
+	}
+	return nil
+}
+
+// load reads all records of a kind. A damaged one is reported and does not stop
+// the others; a directory without a record was never acknowledged and goes.
+func load[T any](ctx context.Context, a *Array, kind string) ([]*T, error) {
+	var out []*T
+	damaged, err := a.store.Load(ctx, kind, func(id string, data []byte) error {
+		v := new(T)
+		if err := json.Unmarshal(data, v); err != nil {
+			return fmt.Errorf("decode: %w: %w", err, record.ErrDamaged)
+		}
+		out = append(out, v)
+		return nil
+	})
+	if err != nil {
+		return nil, fmt.Errorf("load %s: %w", kind, err)
+	}
+	for _, d := range damaged {
+		if !d.Orphan {
+			a.log.LogAttrs(ctx, slog.LevelError, "record set aside", slog.String("what", d.String()))
+			continue
+		}
+		if err := a.store.Delete(ctx, kind, d.ID); err != nil {
+			a.log.ErrorContext(ctx, "directory without a record is not removed", "path", d.Path, "error", err)
+		}
+	}
+	return out, nil
+}

@@ -1,0 +1,52 @@
+package emulator
+
+import (
+	"fmt"
+
+	"github.com/container-storage-interface/spec/lib/go/csi"
+
+	"github.com/csiemu/csiemu/backends"
+	"github.com/csiemu/csiemu/emulator/access"
+)
+
+// allows says whether the driver knows a volume capability at all.
+func (p *Profile) allows(c *csi.VolumeCapability) error {
+	mode := c.GetAccessMode().GetMode()
+	switch {
+	case access.SingleNodeMultiWriter(mode) &&
+		!p.controller(csi.ControllerServiceCapability_RPC_SINGLE_NODE_MULTI_WRITER) &&
+		!p.node(csi.NodeServiceCapability_RPC_SINGLE_NODE_MULTI_WRITER):
+		return fmt.Errorf("access mode %s needs a driver with SINGLE_NODE_MULTI_WRITER: %w", mode, backends.ErrInvalid)
+	case access.MultiNode(mode) && p.NodeTopologyKey != "":
+		return fmt.Errorf("access mode %s: this driver's volumes live on one node: %w", mode, backends.ErrInvalid)
+	}
+	return nil
+}
+
+// methodNeeds are the capabilities without which an RPC is not served. RPCs
+// that are not named here are served always, or never yet.
+func (p *Profile) enabled(fullMethod string) bool {
+	switch fullMethod {
+	case csi.Controller_CreateVolume_FullMethodName, csi.Controller_DeleteVolume_FullMethodName:
+		return p.controller(csi.ControllerServiceCapability_RPC_CREATE_DELETE_VOLUME)
+	case csi.Controller_ControllerPublishVolume_FullMethodName, csi.Controller_ControllerUnpublishVolume_FullMethodName:
+		return p.attaches()
+	case csi.Controller_ListVolumes_FullMethodName:
+		return p.controller(csi.ControllerServiceCapability_RPC_LIST_VOLUMES)
+	case csi.Controller_GetCapacity_FullMethodName:
+		return p.controller(csi.ControllerServiceCapability_RPC_GET_CAPACITY)
+	case csi.Controller_CreateSnapshot_FullMethodName, csi.Controller_DeleteSnapshot_FullMethodName:
+		return p.controller(csi.ControllerServiceCapability_RPC_CREATE_DELETE_SNAPSHOT)
+	case csi.Controller_ListSnapshots_FullMethodName:
+		return p.controller(csi.ControllerServiceCapability_RPC_LIST_SNAPSHOTS)
+	case csi.Controller_ControllerExpandVolume_FullMethodName:
+		return p.controller(csi.ControllerServiceCapability_RPC_EXPAND_VOLUME)
+	case csi.Node_NodeStageVolume_FullMethodName, csi.Node_NodeUnstageVolume_FullMethodName:
+		return p.node(csi.NodeServiceCapability_RPC_STAGE_UNSTAGE_VOLUME)
+	case csi.Node_NodeGetVolumeStats_FullMethodName:
+		return p.node(csi.NodeServiceCapability_RPC_GET_VOLUME_STATS)
+	case csi.Node_NodeExpandVolume_FullMethodName:
+		return p.node(csi.NodeServiceCapability_RPC_EXPAND_VOLUME)
+	}
+	return true
+}

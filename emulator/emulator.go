@@ -1,0 +1,186 @@
+package emulator
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"os"
+	"path/filepath"
+	"slices"
+	"sync"
+
+	"github.com/container-storage-interface/spec/lib/go/csi"
+	"google.golang.org/grpc"
+
+	"github.com/csiemu/csiemu/backends"
+	"github.com/csiemu/csiemu/emulator/array"
+	"github.com/csiemu/csiemu/emulator/link"
+	"github.com/csiemu/csiemu/emulator/rpc"
+	"github.com/csiemu/csiemu/internal/record"
+)
+
+// Emulator is a running storage system: an array, its nodes, or both. It is
+// safe for concurrent use.
+type Emulator struct {
+	config  Config
+	profile *Profile
+	log     *slog.Logger
+	locks   *rpc.Locks
+	array   *array.Array
+	nodes   []*nodeServer
+	links   *link.Server
+	// background ends with cancel; close runs what New acquired, last first.
+	background sync.WaitGroup
+	cancel     context.CancelFunc
+	undo       []func() error
+	closeOnce  sync.Once
+	closeErr   error
+}
+
+// New opens the state directory, brings the world to what its records say, and
+// connects array and nodes. Nothing is served yet: see Serve and Register.
+// When New fails nothing is left open, and the backend is closed.
+func New(ctx context.Context, c Config) (*Emulator, error) {
+	if c.Backend == nil {
+		return nil, fmt.Errorf("start emulator: no backend is given: %w", backends.ErrInvalid)
+	}
+	background, cancel := context.WithCancel(context.WithoutCancel(ctx))
+	e := &Emulator{cancel: cancel, locks: rpc.NewLocks(), undo: []func() error{c.Backend.Close}}
+	if err := e.open(ctx, background, c); err != nil {
+		return nil, fmt.Errorf("start emulator: %w", errors.Join(err, e.Close()))
+	}
+	return e, nil
+}
+
+func (e *Emulator) open(ctx, background context.Context, c Config) error {
+	var err error
+	if e.config, err = c.withDefaults(); err != nil {
+		return err
+	}
+	e.profile, e.log = e.config.Profile, e.config.Log
+	if e.config.Services != NodeService {
+		if err := e.openArray(ctx, background); err != nil {
+			return err
+		}
+	}
+	if e.config.Services != ControllerService {
+		return e.openNodes(ctx, background)
+	}
+	return nil
+}
+
+// Close ends the emulator and waits for it; volumes stay as they are, unless
+// the backend was made to leave nothing behind. Servers have to be stopped
+// before. It may be called more than once.
+func (e *Emulator) Close() error {
+	e.closeOnce.Do(func() {
+		e.cancel()
+		e.background.Wait()
+		for _, f := range slices.Backward(e.undo) {
+			e.closeErr = errors.Join(e.closeErr, f())
+		}
+	})
+	return e.closeErr
+}
+
+func (e *Emulator) openArray(ctx, background context.Context) error {
+	store, err := e.openStore(e.config.StateDir)
+	if err != nil {
+		return err
+	}
+	e.undo = append(e.undo, store.Close)
+	e.array, err = array.Open(ctx, array.Options{
+		Backend: e.config.Backend, Store: store, Pools: e.config.Pools, DefaultPool: e.config.defaultPool(),
+		NodeTopologyKey: e.profile.NodeTopologyKey, Topology: e.profile.plugin(csi.PluginCapability_Service_VOLUME_ACCESSIBILITY_CONSTRAINTS),
+		Holder: e, Lock: e.locks.Volume, Log: e.log,
+	})
+	if err != nil {
+		return err
+	}
+	if e.config.Link.Listen == "" {
+		return nil
+	}
+	return e.listenForNodes(background)
+}
+
+// openStore opens the records below dir; without a dir they live in memory.
+func (e *Emulator) openStore(dir string) (record.Store, error) {
+	if dir == "" {
+		return record.NewMemory(), nil
+	}
+	store, err := record.Open(dir, record.Options{Sync: e.config.Sync})
+	if err != nil {
+		return nil, err
+	}
+	return store, nil
+}
+
+// Array is the emulator's array; nil for a node service.
+func (e *Emulator) Array() *array.Array { return e.array }
+
+// Nodes are the nodes that this process serves, in the order of the
+// configuration.
+func (e *Emulator) Nodes() []Node {
+	var out []Node
+	for _, n := range e.nodes {
+		out = append(out, n.config)
+	}
+	return out
+}
+
+// Hold reaches a node of this process or one that is connected: see
+// array.Holder.
+func (e *Emulator) Hold(ctx context.Context, nodeID, volumeID string) (func(context.Context) error, error) {
+	for _, n := range e.nodes {
+		if n.config.Name == nodeID {
+			return n.node.Hold(ctx, volumeID)
+		}
+	}
+	if e.links != nil {
+		return e.links.Hold(ctx, nodeID, volumeID)
+	}
+	return nil, fmt.Errorf("node %s is not served by this process: %w", nodeID, backends.ErrUnavailable)
+}
+
+// Register registers all services of one node on s, and those of the array if
+// the node is the first or the name is empty. The caller serves and stops s,
+// before Close.
+func (e *Emulator) Register(nodeName string, s grpc.ServiceRegistrar) error {
+	i := slices.IndexFunc(e.nodes, func(n *nodeServer) bool { return n.config.Name == nodeName })
+	if nodeName == "" && len(e.nodes) > 0 {
+		i = 0
+	}
+	if i < 0 && (nodeName != "" || e.array == nil) {
+		return fmt.Errorf("serve node %q: the emulator has no such node: %w", nodeName, backends.ErrNotFound)
+	}
+	o := rpc.Options{
+		Log: e.log, Strict: e.config.Strict, StrictLocks: e.config.StrictLocks, Enabled: e.profile.enabled, Locks: e.locks,
+	}
+	controller := rpc.Registrar(s, o)
+	csi.RegisterIdentityServer(controller, &identityServer{profile: e.profile})
+	if e.array != nil && i <= 0 {
+		csi.RegisterControllerServer(controller, &controllerServer{profile: e.profile, array: e.array})
+	}
+	if i >= 0 {
+		// A node's calls have locks of their own: a snapshot, which locks the
+		// volume in the array, waits for the node to hold it.
+		o.Node, o.Locks = e.nodes[i].config.Name, e.nodes[i].locks
+		csi.RegisterNodeServer(rpc.Registrar(s, o), e.nodes[i])
+	}
+	return nil
+}
+
+// stageDir makes the directory for volumes that nobody stages; without a state
+// directory it is a temporary one that goes with the emulator.
+func (e *Emulator) stageDir(nodeDir string) (string, error) {
+	if nodeDir != "" {
+		dir := filepath.Join(nodeDir, "stage")
+		return dir, os.MkdirAll(dir, 0o700)
+	}
+	dir, err := os.MkdirTemp("", "csiemu-stage-")
+	if err == nil {
+		e.undo = append(e.undo, func() error { return os.RemoveAll(dir) })
+	}
+	return dir, err
+}

@@ -1,0 +1,173 @@
+// Package node is one node of the storage network: it stages and publishes
+// volumes through a backend's node half and remembers what it did, so that it
+// can answer and clean up while the array is away.
+//
+// A record comes before the work, and the kernel is asked before a record is
+// believed: after a reboot all records are there and all mounts are gone.
+//
+// Calls that change one volume have to come one at a time (the locks of
+// emulator/rpc see to that, and Options.Lock for Hold); Stats is safe at any
+// time.
+package node
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"log/slog"
+	"sync"
+
+	"github.com/csiemu/csiemu/backends"
+	"github.com/csiemu/csiemu/internal/record"
+)
+
+// Array is what a node asks of the array: emulator/array in one process,
+// emulator/link across processes.
+type Array interface {
+	// Exists returns backends.ErrNotFound when there is no such volume and
+	// backends.ErrUnavailable when the array does not answer.
+	Exists(ctx context.Context, volumeID string) error
+	// AttachLocal attaches a volume to this node without
+	// ControllerPublishVolume and returns the publish context.
+	AttachLocal(ctx context.Context, volumeID, nodeID string, readOnly bool) (map[string]string, error)
+	// DetachLocal undoes AttachLocal.
+	DetachLocal(ctx context.Context, volumeID, nodeID string) error
+}
+
+// Options describe a node.
+type Options struct {
+	// Name is the node's id.
+	Name string
+	// Backend is the node half of the emulator's backend. The node closes it.
+	Backend backends.Node
+	Array   Array
+	// Store keeps the records; StageDir is a directory of the node's own for
+	// volumes that are published without having been staged, and for inline
+	// volumes. It is empty where the store has no directories.
+	Store    record.Store
+	StageDir string
+	// Attaches says that callers attach with ControllerPublishVolume, Stages
+	// that they call NodeStageVolume.
+	Attaches, Stages bool
+	// SharedSingleNode lets a single-node access mode have several targets.
+	SharedSingleNode bool
+	// Lock takes the lock of a volume for Hold, which does not come through
+	// the node's own service.
+	Lock func(ctx context.Context, volumeID string) (unlock func(), err error)
+	// Log receives what start-up found; nil is silent.
+	Log *slog.Logger
+}
+
+// Node is one node. It is safe for concurrent use within the rule of the
+// package comment.
+type Node struct {
+	Options
+	mu      sync.RWMutex
+	volumes map[string]*Volume
+}
+
+// Open loads a node from its records and undoes what a killed process held.
+func Open(ctx context.Context, o Options) (*Node, error) {
+	if o.Log == nil {
+		o.Log = slog.New(slog.DiscardHandler)
+	}
+	if o.Lock == nil {
+		o.Lock = func(context.Context, string) (func(), error) { return func() {}, nil }
+	}
+	n := &Node{Options: o, volumes: map[string]*Volume{}}
+	damaged, err := n.Store.Load(ctx, volumeKind, func(_ string, data []byte) error {
+		v := new(Volume)
+		if err := json.Unmarshal(data, v); err != nil {
+			return fmt.Errorf("decode: %w: %w", err, record.ErrDamaged)
+		}
+		n.volumes[v.ID] = v
+		return nil
+	})
+	if err != nil {
+		return nil, fmt.Errorf("open node %s: %w", n.Name, err)
+	}
+	for _, d := range damaged {
+		if d.Orphan {
+			if err := n.Store.Delete(ctx, volumeKind, d.ID); err != nil {
+				n.Log.ErrorContext(ctx, "directory without a record is not removed", "path", d.Path, "error", err)
+			}
+			continue
+		}
+		n.Log.LogAttrs(ctx, slog.LevelError, "record set aside", slog.String("what", d.String()))
+	}
+	for _, v := range n.volumes {
+		if !v.Held {
+			continue
+		}
+		if err := n.let(ctx, v); err != nil {
+			return nil, fmt.Errorf("open node %s: volume %s is held still by a process that is gone: %w", n.Name, v.ID, err)
+		}
+	}
+	return n, nil
+}
+
+// let ends a hold that a killed process left.
+func (n *Node) let(ctx context.Context, v *Volume) error {
+	if err := n.Backend.Recover(ctx, v.Staged); err != nil {
+		return err
+	}
+	next := v.clone()
+	next.Held = false
+	return n.put(ctx, next)
+}
+
+// Close ends the node; volumes stay as they are.
+func (n *Node) Close() error {
+	return errors.Join(n.Backend.Close(), n.Store.Close())
+}
+
+// Volumes are the ids of the volumes that the node has a record of, in no
+// order.
+func (n *Node) Volumes() []string {
+	n.mu.RLock()
+	defer n.mu.RUnlock()
+	ids := make([]string, 0, len(n.volumes))
+	for id := range n.volumes {
+		ids = append(ids, id)
+	}
+	return ids
+}
+
+func (n *Node) get(id string) (*Volume, bool) {
+	n.mu.RLock()
+	defer n.mu.RUnlock()
+	v, ok := n.volumes[id]
+	return v, ok
+}
+
+// put records v and makes it what readers see. A *Volume is never changed once
+// it was put.
+func (n *Node) put(ctx context.Context, v *Volume) error {
+	if err := n.Store.Put(ctx, volumeKind, recordID(v.ID), v); err != nil {
+		return fmt.Errorf("record volume %s on node %s: %w", v.ID, n.Name, err)
+	}
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	n.volumes[v.ID] = v
+	return nil
+}
+
+func (n *Node) forget(ctx context.Context, id string) error {
+	if err := n.Store.Delete(ctx, volumeKind, recordID(id)); err != nil {
+		return fmt.Errorf("remove the record of volume %s on node %s: %w", id, n.Name, err)
+	}
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	delete(n.volumes, id)
+	return nil
+}
+
+// missing is the error for a volume that the node has no record of: the array
+// knows whether it exists at all.
+func (n *Node) missing(ctx context.Context, id string) error {
+	if err := n.Array.Exists(ctx, id); errors.Is(err, backends.ErrNotFound) {
+		return err
+	}
+	return fmt.Errorf("volume %q is not staged on node %s; call NodeStageVolume first: %w", id, n.Name, backends.ErrPrecondition)
+}

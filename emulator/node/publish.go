@@ -1,0 +1,158 @@
+package node
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"path/filepath"
+	"slices"
+
+	"github.com/csiemu/csiemu/backends"
+	"github.com/csiemu/csiemu/emulator/access"
+)
+
+// PublishRequest is a NodePublishVolume.
+type PublishRequest struct {
+	VolumeID       string
+	PublishContext map[string]string
+	// StagingPath is where the caller staged the volume; empty for drivers
+	// without NodeStageVolume.
+	StagingPath string
+	Path        string
+	Capability  access.Capability
+	ReadOnly    bool
+}
+
+// Publish makes a staged volume visible at a path. The table of the
+// specification's NodePublishVolume decides what a second publication gets.
+func (n *Node) Publish(ctx context.Context, req PublishRequest) error {
+	if err := n.publish(ctx, req); err != nil {
+		return fmt.Errorf("publish volume %s on node %s: %w", req.VolumeID, n.Name, err)
+	}
+	return nil
+}
+
+func (n *Node) publish(ctx context.Context, req PublishRequest) error {
+	if !n.Stages {
+		if err := n.Stage(ctx, StageRequest{
+			VolumeID: req.VolumeID, PublishContext: req.PublishContext,
+			Path: n.ownStagingPath(req.VolumeID), Capability: req.Capability,
+		}); err != nil {
+			return err
+		}
+		req.StagingPath = n.ownStagingPath(req.VolumeID)
+	}
+	v, err := n.usable(ctx, req)
+	if err != nil {
+		return err
+	}
+	want := Target{Path: req.Path, ReadOnly: req.ReadOnly, Capability: req.Capability}
+	if err := n.admit(v, want); err != nil {
+		return err
+	}
+	return n.bind(ctx, v, want)
+}
+
+// ownStagingPath is where the node stages a volume of a driver whose callers
+// don't.
+func (n *Node) ownStagingPath(volumeID string) string {
+	return filepath.Join(n.StageDir, recordID(volumeID))
+}
+
+// usable returns a volume's record when the kernel shows the volume at the
+// staging path that the request names.
+func (n *Node) usable(ctx context.Context, req PublishRequest) (*Volume, error) {
+	if req.StagingPath == "" {
+		return nil, fmt.Errorf("no staging path is given, but this driver stages volumes: %w", backends.ErrPrecondition)
+	}
+	v, ok := n.get(req.VolumeID)
+	if !ok || !v.Whole {
+		return nil, n.missing(ctx, req.VolumeID)
+	}
+	if v.StagingPath != req.StagingPath {
+		return nil, fmt.Errorf("it is staged at %q, not at %q: %w", v.StagingPath, req.StagingPath, backends.ErrPrecondition)
+	}
+	if v.Capability.Block != req.Capability.Block || (req.Capability.FSType != "" && v.Staged.FSType != "" && req.Capability.FSType != v.Staged.FSType) {
+		return nil, fmt.Errorf("it is staged as %s, not as %s: %w", v.Capability, req.Capability, backends.ErrPrecondition)
+	}
+	staged, err := n.Backend.IsStaged(ctx, v.Staged)
+	if err != nil {
+		return nil, err
+	}
+	if !staged {
+		return nil, fmt.Errorf("it was staged at %q and is not there any more, as after a reboot; call NodeStageVolume again: %w", v.StagingPath, backends.ErrPrecondition)
+	}
+	return v, nil
+}
+
+// admit is the table of second publications (CSI, "NodePublishVolume").
+func (n *Node) admit(v *Volume, want Target) error {
+	for _, have := range v.Targets {
+		switch {
+		case have.Path == want.Path && !have.same(want):
+			return fmt.Errorf("it is published at %q as %s, readonly %t: %w", have.Path, have.Capability, have.ReadOnly, backends.ErrExists)
+		case have.Path == want.Path, access.MultiTarget(want.Capability.Mode), n.SharedSingleNode:
+		default:
+			return fmt.Errorf("it is published at %q, and %s allows one target only: %w", have.Path, want.Capability.Mode, backends.ErrPrecondition)
+		}
+	}
+	return nil
+}
+
+// bind records and makes a publication.
+func (n *Node) bind(ctx context.Context, v *Volume, want Target) error {
+	next := v
+	if _, ok := v.target(want.Path); !ok {
+		next = v.clone()
+		next.Targets = append(next.Targets, want)
+		if err := n.put(ctx, next); err != nil {
+			return err
+		}
+	} else if published, err := n.Backend.IsPublished(ctx, v.Staged, want.Path); err != nil || published {
+		return err
+	}
+	err := n.Backend.Publish(ctx, v.Staged, backends.PublishRequest{
+		Path: want.Path, ReadOnly: want.ReadOnly || v.ReadOnly, MountFlags: want.Capability.MountFlags,
+	})
+	if err != nil {
+		return errors.Join(err, n.put(context.WithoutCancel(ctx), without(next, want.Path)))
+	}
+	return nil
+}
+
+func without(v *Volume, path string) *Volume {
+	next := v.clone()
+	next.Targets = slices.DeleteFunc(next.Targets, func(t Target) bool { return t.Path == path })
+	return next
+}
+
+// Unpublish undoes Publish. A target where nothing of ours is, is no error: a
+// pod whose unpublish was answered once must not hang on the second
+// (kubernetes/kubernetes#90752).
+func (n *Node) Unpublish(ctx context.Context, volumeID, path string) error {
+	v, ok := n.get(volumeID)
+	if !ok {
+		return nil
+	}
+	if _, ok := v.target(path); !ok {
+		return nil
+	}
+	if err := n.unpublish(ctx, v, path); err != nil {
+		return fmt.Errorf("unpublish volume %s at %q on node %s: %w", volumeID, path, n.Name, err)
+	}
+	return nil
+}
+
+func (n *Node) unpublish(ctx context.Context, v *Volume, path string) error {
+	if err := n.Backend.Unpublish(ctx, v.Staged, path); err != nil {
+		return err
+	}
+	next := without(v, path)
+	switch {
+	case v.Ephemeral && len(next.Targets) == 0:
+		return n.removeEphemeral(ctx, next)
+	case !n.Stages && len(next.Targets) == 0:
+		return n.unstage(ctx, next)
+	}
+	return n.put(ctx, next)
+}

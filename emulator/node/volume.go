@@ -1,0 +1,103 @@
+package node
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	"github.com/csiemu/csiemu/backends"
+)
+
+// Stats reports on a volume at its staging path or at one of its targets.
+// Anything else is backends.ErrNotFound.
+func (n *Node) Stats(ctx context.Context, volumeID, path string) (backends.Stats, error) {
+	v, err := n.at(ctx, volumeID, path)
+	if err != nil {
+		return backends.Stats{}, fmt.Errorf("read the statistics of volume %s on node %s: %w", volumeID, n.Name, err)
+	}
+	stats, err := n.Backend.Stats(ctx, v.Staged, path)
+	if err != nil {
+		return backends.Stats{}, fmt.Errorf("read the statistics of volume %s on node %s: %w", volumeID, n.Name, err)
+	}
+	return stats, nil
+}
+
+// at returns the record of a volume that the kernel shows at path.
+func (n *Node) at(ctx context.Context, volumeID, path string) (*Volume, error) {
+	v, ok := n.get(volumeID)
+	if !ok {
+		return nil, fmt.Errorf("it is not staged here: %w", backends.ErrNotFound)
+	}
+	there := v.Whole
+	var err error
+	if _, published := v.target(path); published {
+		there, err = n.Backend.IsPublished(ctx, v.Staged, path)
+	} else if v.StagingPath == path && there {
+		there, err = n.Backend.IsStaged(ctx, v.Staged)
+	} else {
+		there = false
+	}
+	if err != nil {
+		return nil, err
+	}
+	if !there {
+		return nil, fmt.Errorf("it is not at %q: %w", path, backends.ErrNotFound)
+	}
+	return v, nil
+}
+
+// Expand grows what lies on a volume to the size of its device and returns the
+// size in bytes.
+func (n *Node) Expand(ctx context.Context, volumeID, path string, limitBytes int64) (int64, error) {
+	v, err := n.at(ctx, volumeID, path)
+	if err != nil {
+		return 0, fmt.Errorf("expand volume %s on node %s: %w", volumeID, n.Name, err)
+	}
+	size, err := n.Backend.Expand(ctx, v.Staged)
+	if err != nil {
+		return 0, fmt.Errorf("expand volume %s on node %s: %w", volumeID, n.Name, err)
+	}
+	if limitBytes > 0 && size > limitBytes {
+		return 0, fmt.Errorf("expand volume %s on node %s: it has %d bytes, more than the limit of %d: %w", volumeID, n.Name, size, limitBytes, backends.ErrOutOfRange)
+	}
+	return size, nil
+}
+
+// Hold keeps the bytes of a volume still until the release is called. A volume
+// that is not staged is still by itself.
+func (n *Node) Hold(ctx context.Context, volumeID string) (release func(context.Context) error, err error) {
+	unlock, err := n.Lock(ctx, volumeID)
+	if err != nil {
+		return nil, err
+	}
+	defer func() {
+		if err != nil {
+			unlock()
+		}
+	}()
+	v, ok := n.get(volumeID)
+	if ok && v.Whole {
+		ok, err = n.Backend.IsStaged(ctx, v.Staged)
+	}
+	if err != nil {
+		return nil, err
+	}
+	if !ok || !v.Whole {
+		return func(context.Context) error { unlock(); return nil }, nil
+	}
+	// Recorded first: a hold outlives a killed process, and the next start
+	// ends it.
+	held := v.clone()
+	held.Held = true
+	if err := n.put(ctx, held); err != nil {
+		return nil, err
+	}
+	let, err := n.Backend.Hold(ctx, v.Staged, v.writable())
+	if err != nil {
+		return nil, errors.Join(err, n.put(context.WithoutCancel(ctx), v))
+	}
+	return func(ctx context.Context) error {
+		defer unlock()
+		return errors.Join(let(), n.put(ctx, v))
+	}, nil
+}

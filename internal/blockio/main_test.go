@@ -1,0 +1,144 @@
+//go:build linux
+
+package blockio_test
+
+import (
+	"context"
+	"crypto/sha256"
+	"io"
+	"math/rand/v2"
+	"os"
+	"path/filepath"
+	"sync/atomic"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/csiemu/csiemu/internal/blockio"
+	"github.com/csiemu/csiemu/internal/kernel"
+	"github.com/csiemu/csiemu/internal/mount"
+	"github.com/csiemu/csiemu/internal/testenv"
+)
+
+const (
+	kiB = int64(1) << 10
+	miB = int64(1) << 20
+)
+
+func TestMain(m *testing.M) { testenv.Main(m) }
+
+// stores are the kinds of file system that images lie on.
+var stores = map[string]func(testing.TB) string{
+	"in the temporary directory": func(tb testing.TB) string { return tb.TempDir() },
+	"on tmpfs":                   tmpfs,
+	"on xfs with shared blocks":  xfs,
+}
+
+func tmpfs(tb testing.TB) string {
+	testenv.Need(tb, kernel.Root, kernel.Tmpfs)
+	return testenv.TmpfsDir(tb)
+}
+
+func xfs(tb testing.TB) string {
+	testenv.Need(tb, kernel.Root, kernel.Loop, kernel.XFS)
+	return testenv.XFSDir(tb)
+}
+
+// smallTmpfs has no room for more than size bytes.
+func smallTmpfs(t *testing.T, size string) string {
+	testenv.Need(t, kernel.Root, kernel.Tmpfs, kernel.FSMount)
+	dir := t.TempDir()
+	o, err := mount.ParseOptions([]string{"size=" + size})
+	require.NoError(t, err)
+	require.NoError(t, mount.Mount(t.Context(), "tmpfs", dir, "tmpfs", o))
+	t.Cleanup(func() { require.NoError(t, mount.Unmount(dir)) })
+	return dir
+}
+
+// newFile makes an empty file that is closed at the end of the test.
+func newFile(tb testing.TB, dir, name string) *os.File {
+	tb.Helper()
+	f, err := os.OpenFile(filepath.Join(dir, name), os.O_RDWR|os.O_CREATE|os.O_EXCL, 0o600)
+	require.NoError(tb, err)
+	tb.Cleanup(func() { require.NoError(tb, f.Close()) })
+	return f
+}
+
+// image makes a file of the given size with random data in the given ranges and
+// holes elsewhere.
+func image(tb testing.TB, dir, name string, bytes int64, data ...blockio.Extent) *os.File {
+	tb.Helper()
+	f := newFile(tb, dir, name)
+	require.NoError(tb, f.Truncate(bytes))
+	for _, e := range data {
+		fill(tb, f, e)
+	}
+	return f
+}
+
+// fill writes random data, in which no block is like another.
+func fill(tb testing.TB, f *os.File, e blockio.Extent) {
+	tb.Helper()
+	p := make([]byte, min(e.Length, miB))
+	seed := rand.Uint64()
+	for e.Length > 0 {
+		p = p[:min(e.Length, int64(len(p)))]
+		random := rand.NewChaCha8([32]byte{byte(seed), byte(seed >> 8), byte(seed >> 16), byte(e.Offset >> 12), byte(e.Offset >> 20)})
+		_, err := random.Read(p)
+		require.NoError(tb, err)
+		_, err = f.WriteAt(p, e.Offset)
+		require.NoError(tb, err)
+		e.Offset += int64(len(p))
+		e.Length -= int64(len(p))
+	}
+}
+
+func size(tb testing.TB, f *os.File) int64 {
+	tb.Helper()
+	info, err := f.Stat()
+	require.NoError(tb, err)
+	return info.Size()
+}
+
+func content(tb testing.TB, f *os.File) []byte {
+	tb.Helper()
+	p := make([]byte, size(tb, f))
+	_, err := f.ReadAt(p, 0)
+	require.NoError(tb, err)
+	return p
+}
+
+// digest tells whether bytes are the same without keeping them.
+func digest(tb testing.TB, f *os.File, e blockio.Extent) [sha256.Size]byte {
+	tb.Helper()
+	hash := sha256.New()
+	n, err := io.Copy(hash, io.NewSectionReader(f, e.Offset, e.Length))
+	require.NoError(tb, err)
+	require.Equal(tb, e.Length, n)
+	return [sha256.Size]byte(hash.Sum(nil))
+}
+
+func whole(tb testing.TB, f *os.File) blockio.Extent {
+	tb.Helper()
+	return blockio.Extent{Offset: 0, Length: size(tb, f)}
+}
+
+// countdown is a context that is cancelled when its error was asked for so many
+// times: a cancellation at a known place.
+type countdown struct {
+	context.Context
+	left atomic.Int64
+}
+
+func cancelledAfter(tb testing.TB, looks int64) context.Context {
+	c := &countdown{Context: tb.Context()}
+	c.left.Store(looks)
+	return c
+}
+
+func (c *countdown) Err() error {
+	if c.left.Add(-1) < 0 {
+		return context.Canceled
+	}
+	return c.Context.Err()
+}

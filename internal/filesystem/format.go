@@ -1,0 +1,129 @@
+//go:build linux
+
+package filesystem
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/csiemu/csiemu/backends"
+)
+
+// Format makes a file system of sizeBytes on a device, which must be that long or
+// longer, and returns its UUID. With sync it survives a lost machine, and so does
+// every state in between.
+//
+// The device must be blank (ErrNotBlank) and not in use (ErrInUse). A format
+// that was interrupted, by a kill, an error or the end of ctx, leaves a device
+// that Probe calls Half, and that the next Format discards and makes anew,
+// whatever its type. Blank means that the first 256 KiB and the last 128 KiB
+// are zeros and no signature is found; what lies between is taken to read as
+// zeros, as it does on a new volume.
+//
+// backends.ErrOutOfRange is returned for a size below MinBytes or past the
+// device's end, backends.ErrExhausted when the store is full, and a
+// *kernel.NotSupportedError when mkfs is not in PATH.
+func (m *Maker) Format(ctx context.Context, path string, t Type, sizeBytes int64, sync bool) (string, error) {
+	t, err := ParseType(string(t))
+	if err != nil {
+		return "", err
+	}
+	if sizeBytes < MinBytes(t) {
+		return "", fmt.Errorf("format %s with %d bytes of %s, which needs %d: %w",
+			path, sizeBytes, t, MinBytes(t), backends.ErrOutOfRange)
+	}
+	dev, err := openDevice(ctx, path)
+	if err != nil {
+		return "", fmt.Errorf("format %s: %w", path, err)
+	}
+	defer dev.Close()
+	if dev.size < sizeBytes {
+		return "", fmt.Errorf("format %s with %d bytes, it has %d: %w",
+			path, sizeBytes, dev.size, backends.ErrOutOfRange)
+	}
+	id, err := m.format(ctx, dev, shape{t, sizeBytes, dev.sector}, sync)
+	if errors.Is(err, unix.ENOSPC) || errors.Is(err, unix.EDQUOT) {
+		err = fmt.Errorf("%w: %w", backends.ErrExhausted, err)
+	}
+	if err != nil {
+		return "", fmt.Errorf("format %s with %s: %w", path, t, err)
+	}
+	return id.String(), nil
+}
+
+// format makes sure that nothing is lost, then writes.
+func (m *Maker) format(ctx context.Context, dev target, s shape, sync bool) (uuid, error) {
+	if err := ctx.Err(); err != nil {
+		return uuid{}, err
+	}
+	im, err := readImage(dev, dev.Size())
+	if err != nil {
+		return uuid{}, err
+	}
+	content := im.identify()
+	if !content.Half && !content.Blank() {
+		return uuid{}, fmt.Errorf("%w: it holds %s", ErrNotBlank, content.Type)
+	}
+	t, err := m.template(ctx, s)
+	if err != nil {
+		return uuid{}, err
+	}
+	if content.Half {
+		if err := discardHalf(ctx, dev); err != nil {
+			return uuid{}, err
+		}
+	}
+	who := newIdentity()
+	return who.id, t.write(ctx, dev, who, sync)
+}
+
+// write puts the template on a blank device. Its order makes an interruption
+// visible: the mark is there before anything else, and the superblock comes when
+// all that it speaks of is there. Between two steps sync makes the first one
+// stay; without it the order holds only for those who look through the same
+// page cache, which is everybody until the machine is lost.
+func (t *template) write(ctx context.Context, dev target, who identity, sync bool) (err error) {
+	flush := dev.Settle
+	if sync {
+		flush = dev.Sync
+	}
+	steps := [][]piece{{{data: halfSector()}}, t.body, {t.primary}}
+	if t.boot != nil {
+		steps = append(steps, []piece{{data: t.boot}})
+	}
+	// A device that is full shows it when its cache is written out, perhaps
+	// only after the last write. What failed must not look complete.
+	defer func() {
+		if err != nil {
+			_, markErr := dev.WriteAt(halfSector(), 0)
+			err = errors.Join(err, markErr)
+		}
+	}()
+	for i, step := range steps {
+		for _, p := range step {
+			if err := ctx.Err(); err != nil {
+				return err
+			}
+			if _, err := dev.WriteAt(p.bytesFor(who), p.offset); err != nil {
+				return fmt.Errorf("write %d bytes at %d: %w", len(p.data), p.offset, err)
+			}
+		}
+		// Without sync two of them are enough: behind the body, where most of
+		// the space is taken, and at the end.
+		if !sync && i != 1 && i != len(steps)-1 {
+			continue
+		}
+		if err := flush(); err != nil {
+			return err
+		}
+		if i == 1 {
+			if err := t.verify(ctx, dev, who); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}

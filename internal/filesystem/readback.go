@@ -1,0 +1,89 @@
+//go:build linux
+
+package filesystem
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"unsafe"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/csiemu/csiemu/backends"
+)
+
+const (
+	// readBackBytes is the longest piece, and how much is read back at once.
+	readBackBytes = 1 << 20
+	// readBackGap is what is read in vain rather than ask a second time.
+	readBackGap = 64 << 10
+)
+
+// verify makes sure that the device has the body. Flushing says so, but not from
+// a loop device of Linux 6.15 or newer whose store became full within one
+// request: the kernel takes the short write for a success.
+func (t *template) verify(ctx context.Context, dev target, who identity) error {
+	var buffer []byte
+	for rest := t.body; len(rest) > 0; {
+		if err := ctx.Err(); err != nil {
+			return err
+		}
+		start, end, count := nextReadBack(rest, dev.Size())
+		if int64(len(buffer)) < end-start {
+			buffer = alignedBuffer(end - start)
+		}
+		got := buffer[:end-start]
+		if err := dev.ReadBack(got, start); err != nil {
+			return fmt.Errorf("read back what was written: %w", err)
+		}
+		for _, p := range rest[:count] {
+			if !bytes.Equal(p.bytesFor(who), got[p.offset-start:p.end()-start]) {
+				return fmt.Errorf("%w: the device did not keep all of %d bytes at %d, its store may be full",
+					backends.ErrExhausted, len(p.data), p.offset)
+			}
+		}
+		rest = rest[count:]
+	}
+	return nil
+}
+
+// nextReadBack is the range to read for the first pieces, in whole blocks, and
+// how many pieces it covers.
+func nextReadBack(pieces []piece, size int64) (start, end int64, count int) {
+	start = pieces[0].offset / blockBytes * blockBytes
+	for _, p := range pieces {
+		pieceEnd := min(size, (p.end()+blockBytes-1)/blockBytes*blockBytes)
+		if count > 0 && (p.offset-end > readBackGap || pieceEnd-start > readBackBytes) {
+			break
+		}
+		end = pieceEnd
+		count++
+	}
+	return start, end, count
+}
+
+// alignedBuffer is memory that direct I/O can use.
+func alignedBuffer(n int64) []byte {
+	buffer := make([]byte, n+blockBytes)
+	skip := -uintptr(unsafe.Pointer(&buffer[0])) % blockBytes
+	return buffer[skip : int64(skip)+n]
+}
+
+// ReadBack reads what the device has, past the page cache. The buffer must be
+// aligned.
+func (d *device) ReadBack(b []byte, offset int64) error {
+	if d.direct == nil {
+		direct, err := os.OpenFile(d.Name(), os.O_RDONLY|unix.O_DIRECT, 0)
+		if errors.Is(err, unix.EINVAL) {
+			return readFull(d, b, offset) // an image file where that cannot be had
+		}
+		if err != nil {
+			return err
+		}
+		d.direct = direct
+	}
+	return readFull(d.direct, b, offset)
+}

@@ -1,0 +1,220 @@
+//go:build linux
+
+package loopdev_test
+
+import (
+	"context"
+	"crypto/rand"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+	"golang.org/x/sys/unix"
+
+	"github.com/csiemu/csiemu/internal/kernel"
+	"github.com/csiemu/csiemu/internal/loopdev"
+)
+
+// holderVariable makes this executable a process that holds an autoclear device
+// over the file named by it, until it is killed.
+const holderVariable = "LOOPDEV_TEST_HOLDER"
+
+func TestMain(m *testing.M) {
+	if path := os.Getenv(holderVariable); path != "" {
+		if err := holdForever(path); err != nil {
+			fmt.Fprintln(os.Stderr, err)
+			os.Exit(1)
+		}
+	}
+	os.Exit(m.Run())
+}
+
+func holdForever(path string) error {
+	file, err := os.OpenFile(path, os.O_RDWR, 0)
+	if err != nil {
+		return err
+	}
+	pool, err := loopdev.NewPool(loopdev.Options{})
+	if err != nil {
+		return err
+	}
+	d, err := pool.Attach(context.Background(), file, loopdev.Config{Name: os.Getenv(holderVariable + "_NAME"), Autoclear: true})
+	if err != nil {
+		return err
+	}
+	fmt.Println(d.Index)
+	_, err = io.Copy(io.Discard, os.Stdin) // the test never closes it
+	return err
+}
+
+// startHolder runs holdForever and returns the index of its device.
+func startHolder(t *testing.T, path, name string) (*exec.Cmd, int) {
+	t.Helper()
+	executable, err := os.Executable()
+	require.NoError(t, err)
+	cmd := exec.Command(executable)
+	cmd.Env = append(os.Environ(), holderVariable+"="+path, holderVariable+"_NAME="+name)
+	cmd.Stderr = os.Stderr
+	stdin, err := cmd.StdinPipe()
+	require.NoError(t, err)
+	stdout, err := cmd.StdoutPipe()
+	require.NoError(t, err)
+	require.NoError(t, cmd.Start())
+	t.Cleanup(func() { cmd.Process.Kill(); cmd.Wait(); stdin.Close() })
+	var index int
+	_, err = fmt.Fscan(stdout, &index)
+	require.NoError(t, err)
+	return cmd, index
+}
+
+func needLoop(tb testing.TB) {
+	tb.Helper()
+	for _, feature := range []kernel.Feature{kernel.Root, kernel.Loop, kernel.LoopConfigure} {
+		need(tb, feature)
+	}
+}
+
+func need(tb testing.TB, feature kernel.Feature) {
+	tb.Helper()
+	if err := kernel.Probe(context.Background(), feature); err != nil {
+		tb.Skip(err)
+	}
+}
+
+func newPool(tb testing.TB, o loopdev.Options) *loopdev.Pool {
+	tb.Helper()
+	needLoop(tb)
+	pool, err := loopdev.NewPool(o)
+	require.NoError(tb, err)
+	tb.Cleanup(func() { require.NoError(tb, pool.Close()) })
+	return pool
+}
+
+// uniqueName is a name that no other test, run or program has.
+func uniqueName() string { return "test-" + rand.Text() }
+
+const mebibyte = 1 << 20
+
+// newBacking makes a sparse file of 1 MiB in dir.
+func newBacking(tb testing.TB, dir string) *os.File {
+	tb.Helper()
+	file, err := os.CreateTemp(dir, "backing-")
+	require.NoError(tb, err)
+	tb.Cleanup(func() { file.Close() })
+	require.NoError(tb, file.Truncate(mebibyte))
+	return file
+}
+
+// mountDir mounts a file system that needs no device for the length of the test.
+func mountDir(tb testing.TB, fsType string) string {
+	tb.Helper()
+	dir := tb.TempDir()
+	require.NoError(tb, unix.Mount(fsType, dir, fsType, 0, ""))
+	tb.Cleanup(func() { require.NoError(tb, unix.Unmount(dir, 0)) })
+	return dir
+}
+
+// attach attaches for the length of the test.
+func attach(tb testing.TB, pool *loopdev.Pool, backing *os.File, c loopdev.Config) *loopdev.Device {
+	tb.Helper()
+	if c.Name == "" {
+		c.Name = uniqueName()
+	}
+	d, err := pool.Attach(context.Background(), backing, c)
+	require.NoError(tb, err)
+	tb.Cleanup(func() { detach(tb, pool, d) })
+	return d
+}
+
+// detach detaches and insists that nobody is left.
+func detach(tb testing.TB, pool *loopdev.Pool, d *loopdev.Device) {
+	tb.Helper()
+	inUse, err := pool.Detach(context.Background(), d)
+	require.NoError(tb, err)
+	require.False(tb, inUse, "loop%d is still in use", d.Index)
+}
+
+// requireReleased waits until no device carries the name of d.
+func requireReleased(tb testing.TB, index int, name string) {
+	tb.Helper()
+	require.Eventually(tb, func() bool {
+		status, err := loopdev.StatusOf(index, loopdev.Options{})
+		return err != nil || status.Name != name
+	}, 5*time.Second, 2*time.Millisecond, "loop%d is still bound", index)
+}
+
+// requireUnbound waits until nothing is bound to the device.
+func requireUnbound(tb testing.TB, index int) {
+	tb.Helper()
+	require.Eventually(tb, func() bool {
+		_, err := loopdev.StatusOf(index, loopdev.Options{})
+		return errors.Is(err, loopdev.ErrNotBound)
+	}, 5*time.Second, 2*time.Millisecond, "loop%d is still bound", index)
+}
+
+// lose attaches a device, has it released, and lets another program take its
+// index. It repeats that if a third one was faster.
+func lose(t *testing.T, pool *loopdev.Pool, release func(*loopdev.Device)) (lost *loopdev.Device, foreign string) {
+	t.Helper()
+	foreign = "/foreign/" + uniqueName()
+	for range 100 {
+		lost = attach(t, pool, newBacking(t, t.TempDir()), loopdev.Config{})
+		release(lost)
+		if bindForeign(t, lost.Index, foreign) {
+			return lost, foreign
+		}
+	}
+	t.Fatal("every index that was released was taken by a third program")
+	return nil, ""
+}
+
+// requireUntouched wants the other program's device to be as it was made.
+func requireUntouched(t *testing.T, index int, foreign string) {
+	t.Helper()
+	status, err := loopdev.StatusOf(index, loopdev.Options{})
+	require.NoError(t, err)
+	require.Equal(t, foreign, status.Name)
+	require.Zero(t, status.SizeLimit)
+	require.False(t, status.Autoclear, "the other program's device was told to go")
+}
+
+// bindForeign binds a device as another program would, without the pool, for
+// the length of the test. It reports false if the index is not free.
+func bindForeign(tb testing.TB, index int, name string) bool {
+	tb.Helper()
+	backing := newBacking(tb, tb.TempDir())
+	fd, err := unix.Open(fmt.Sprintf("/dev/loop%d", index), unix.O_RDWR|unix.O_CLOEXEC, 0)
+	if err != nil {
+		return false
+	}
+	config := unix.LoopConfig{Fd: uint32(backing.Fd())}
+	copy(config.Info.File_name[:63], name)
+	if err := unix.IoctlLoopConfigure(fd, &config); err != nil {
+		unix.Close(fd)
+		return false
+	}
+	tb.Cleanup(func() {
+		require.NoError(tb, unix.IoctlSetInt(fd, unix.LOOP_CLR_FD, 0))
+		require.NoError(tb, unix.Close(fd))
+	})
+	return true
+}
+
+func openDevice(tb testing.TB, d *loopdev.Device, flags int) *os.File {
+	tb.Helper()
+	file, err := os.OpenFile(d.Path(), flags, 0)
+	require.NoError(tb, err)
+	tb.Cleanup(func() { file.Close() })
+	return file
+}
+
+func nodeExists(index int) bool {
+	_, err := os.Stat(filepath.Join("/sys/block", fmt.Sprintf("loop%d", index)))
+	return err == nil
+}

@@ -1,0 +1,5 @@
+//go:build !linux
+
+package record
+
+func replace(from, to string) error { return rename(from, to) }
