@@ -9,6 +9,7 @@ import (
 
 	"github.com/container-storage-interface/spec/lib/go/csi"
 	"github.com/stretchr/testify/require"
+	"google.golang.org/grpc/codes"
 
 	"github.com/csiemu/csiemu/emulator"
 )
@@ -74,7 +75,8 @@ func liveOnce(t *testing.T, b backendCase, capability *csi.VolumeCapability) {
 	v.publish()
 	check(v)
 
-	snap := cutSnapshot(t, d, b, v)
+	var snap *csi.Snapshot
+	copying(t, b, v, func() { snap = d.snapshot("cut", v.id) })
 	require.Equal(t, v.created.GetCapacityBytes(), snap.GetSizeBytes())
 	restored := d.create("restored", capability, 2*b.size, fromSnapshot(snap.GetSnapshotId()))
 	restored.up()
@@ -83,7 +85,8 @@ func liveOnce(t *testing.T, b backendCase, capability *csi.VolumeCapability) {
 	restored.down()
 	restored.delete()
 
-	clone := d.create("clone", capability, b.size, fromVolume(v.id))
+	var clone *volume
+	copying(t, b, v, func() { clone = d.create("clone", capability, b.size, fromVolume(v.id)) })
 	clone.up()
 	check(clone)
 	clone.down()
@@ -97,17 +100,17 @@ func liveOnce(t *testing.T, b backendCase, capability *csi.VolumeCapability) {
 	require.NoError(t, err)
 }
 
-// cutSnapshot makes a snapshot of a volume in use, or, where the backend cannot
-// hold one still, of one that is not.
-func cutSnapshot(t *testing.T, d *driver, b backendCase, v *volume) *csi.Snapshot {
+// copying runs f, which copies a volume in use; where the backend cannot hold
+// one still, it asserts the refusal and takes the volume out of use first.
+func copying(t *testing.T, b backendCase, v *volume, f func()) {
 	t.Helper()
 	if b.name == "tmpfs" && v.capability.GetBlock() == nil {
-		_, err := d.CreateSnapshot(t.Context(), &csi.CreateSnapshotRequest{Name: "cut", SourceVolumeId: v.id})
-		require.Error(t, err, "tmpfs cannot be frozen")
+		_, err := v.d.CreateSnapshot(t.Context(), &csi.CreateSnapshotRequest{Name: "refused", SourceVolumeId: v.id})
+		wantCode(t, codes.FailedPrecondition, err)
 		v.down()
 		defer v.up()
 	}
-	return d.snapshot("cut", v.id)
+	f()
 }
 
 // grow expands a volume in use; ext4 without the capability to do so online

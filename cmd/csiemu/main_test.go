@@ -1,10 +1,11 @@
 package main
 
 import (
-	"bytes"
 	"context"
 	"errors"
+	"os"
 	"os/exec"
+	"path/filepath"
 	"strconv"
 	"strings"
 	"testing"
@@ -20,15 +21,15 @@ import (
 	"github.com/csiemu/csiemu/internal/testenv"
 )
 
+// TestMain makes this binary each of the programs that scripts run, by the name
+// under which it was started.
 func TestMain(m *testing.M) {
-	testscript.Main(leakChecked{m}, programs())
+	if program := programs()[filepath.Base(os.Args[0])]; program != nil {
+		program()
+		return
+	}
+	testenv.Main(m)
 }
-
-// leakChecked runs the tests as testenv.Main does, where testscript wants to
-// end the process itself.
-type leakChecked struct{ m *testing.M }
-
-func (l leakChecked) Run() int { return testenv.Run(l.m) }
 
 func TestScripts(t *testing.T) {
 	t.Parallel()
@@ -36,6 +37,7 @@ func TestScripts(t *testing.T) {
 		Dir:                 "testdata/script",
 		RequireExplicitExec: true,
 		RequireUniqueNames:  true,
+		Setup:               installPrograms,
 		Cmds: map[string]func(*testscript.TestScript, bool, []string){
 			"exits":   exits,
 			"serving": serving,
@@ -44,6 +46,25 @@ func TestScripts(t *testing.T) {
 			return kernel.Probe(t.Context(), kernel.Feature(name)) == nil, nil
 		},
 	})
+}
+
+// installPrograms puts the programs in the PATH of a script.
+func installPrograms(env *testscript.Env) error {
+	self, err := os.Executable()
+	if err != nil {
+		return err
+	}
+	bin := filepath.Join(env.WorkDir, ".bin")
+	if err := os.Mkdir(bin, 0o700); err != nil {
+		return err
+	}
+	for name := range programs() {
+		if err := os.Symlink(self, filepath.Join(bin, name)); err != nil {
+			return err
+		}
+	}
+	env.Setenv("PATH", bin+string(filepath.ListSeparator)+env.Getenv("PATH"))
+	return nil
 }
 
 // exits runs a program, and checks its exit status and that what it said of a
@@ -92,16 +113,4 @@ func serving(ts *testscript.TestScript, neg bool, args []string) {
 	if info.GetName() != args[1] {
 		ts.Fatalf("driver %q serves, want %q", info.GetName(), args[1])
 	}
-}
-
-// execute runs a command line in this process.
-func execute(t *testing.T, environment map[string]string, args ...string) (status int, stdout, stderr string) {
-	t.Helper()
-	var out, errs bytes.Buffer
-	lookup := func(name string) (string, bool) {
-		value, ok := environment[name]
-		return value, ok
-	}
-	status = run(t.Context(), args, lookup, &out, &errs)
-	return status, out.String(), errs.String()
 }

@@ -9,6 +9,7 @@ import (
 	"syscall"
 
 	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
 
 	"github.com/csiemu/csiemu/cmd/csiemu/internal/store"
 	"github.com/csiemu/csiemu/emulator"
@@ -44,7 +45,12 @@ func newServe() *cobra.Command {
 		Args:    noArgs,
 		RunE:    func(cmd *cobra.Command, _ []string) error { return f.serve(cmd.Context(), cmd) },
 	}
-	flags := cmd.Flags()
+	f.define(cmd.Flags())
+	return cmd
+}
+
+// define defines the flags, in the order in which --help shows them.
+func (f *serveFlags) define(flags *pflag.FlagSet) {
 	flags.SortFlags = false
 	flags.StringVar(&f.endpoint, "endpoint", "", "where to serve, unix://PATH.sock (also CSI_ENDPOINT)")
 	flags.StringVar(&f.stateDir, "state-dir", "", "directory of records and volumes; only --backend memory can do without")
@@ -64,7 +70,6 @@ func newServe() *cobra.Command {
 	flags.StringVar(&f.array, "array", "", "the array that this node belongs to (with --services node)")
 	flags.StringVar(&f.secretFile, "secret-file", "", "file whose bytes array and nodes share to trust each other")
 	flags.Lookup("endpoint").Annotations = map[string][]string{alsoFrom: {"CSI_ENDPOINT"}}
-	return cmd
 }
 
 // serve is the command: it makes the emulator that the flags describe, and

@@ -53,6 +53,11 @@ func (n *session) await(ctx context.Context, answer <-chan *linkpb.Answer) error
 	case a := <-answer:
 		return decode(codes.Code(a.GetCode()), a.GetMessage())
 	case <-n.ctx.Done():
+		select {
+		case a := <-answer:
+			return decode(codes.Code(a.GetCode()), a.GetMessage())
+		default:
+		}
 		return fmt.Errorf("%w: the node went away: %w", backends.ErrUnavailable, context.Cause(n.ctx))
 	case <-ctx.Done():
 		return fmt.Errorf("%w: the node has not answered: %w", backends.ErrUnavailable, ctx.Err())

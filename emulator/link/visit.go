@@ -56,7 +56,9 @@ func (v *visit) serve(m *linkpb.FromArray) {
 	case *linkpb.FromArray_Ping:
 		answer(func() error { return nil })
 	default:
-		answer(func() error { return errors.New("the node does not know what the array asks; it is of an older release") })
+		answer(func() error {
+			return errors.New("the node does not know what the array asks; it is of an older release")
+		})
 	}
 }
 
@@ -82,14 +84,18 @@ func (v *visit) take(ask uint64) *held {
 // hold asks the node itself. A failed attempt leaves nothing to release.
 func (v *visit) hold(ask uint64, h *held) error {
 	defer close(h.done)
-	release, err := v.local.Hold(h.ctx, h.volume)
+	defer func() {
+		if h.release == nil {
+			v.take(ask)
+			h.cancel()
+		}
+	}()
+	var err error
+	h.release, err = v.local.Hold(h.ctx, h.volume)
 	if err != nil {
-		v.take(ask)
-		h.cancel()
-		return err
+		h.release = nil
 	}
-	h.release = release
-	return nil
+	return err
 }
 
 // end gives up an attempt, or releases what is held. The release runs to its end
@@ -118,6 +124,9 @@ func (v *visit) leave() {
 	for _, h := range left {
 		v.work.Go(func() {
 			err := v.guarded(h.end)
+			if h.release == nil {
+				return
+			}
 			v.log.LogAttrs(v.ctx, slog.LevelWarn, "released a volume that an array held which went away",
 				slog.String("volume_id", h.volume), slog.Any("error", err))
 		})

@@ -154,7 +154,10 @@ func (n *Node) dropGoneTargets(ctx context.Context, v *Volume) error {
 
 func (n *Node) unstage(ctx context.Context, v *Volume) error {
 	if err := n.Backend.Unstage(ctx, v.Staged); err != nil {
-		return err
+		// Nothing was ever mounted on a path that is refused.
+		if v.Whole || !errors.Is(err, backends.ErrInvalid) {
+			return err
+		}
 	}
 	if v.Local {
 		// The array learns from the node's next session what is still staged,

@@ -14,8 +14,9 @@ import (
 // without asking (e2fsck -p); what is more is ErrDamaged. xfs and btrfs replay
 // their logs when they are mounted and need nothing, so nothing is done.
 //
-// A device that is mounted is ErrInUse, and a read-only one cannot be opened. A
-// missing e2fsck is a *kernel.NotSupportedError, but only when it is needed.
+// A device that is mounted is ErrInUse, a read-only one a
+// backends.ErrPrecondition. A missing e2fsck is a *kernel.NotSupportedError, but
+// only when it is needed.
 func Check(ctx context.Context, path string, t Type) error {
 	if t != Ext4 {
 		return nil

@@ -73,7 +73,7 @@ func (s extSuper) valid() bool {
 	blocks, ok := s.blocks()
 	return s.u16(extMagic) == 0xEF53 &&
 		s.u32(extLogBlockSize) <= 6 && s.u32(extRevision) <= 1 &&
-		s.u32(extBlocksPerGroup) > 0 && s.u32(extInodesPerGroup) > 0 &&
+		s.u32(extBlocksPerGroup) > 0 &&
 		ok && blocks > int64(s.u32(extFirstBlock))
 }
 

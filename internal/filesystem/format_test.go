@@ -273,7 +273,7 @@ func newStore(t *testing.T, pages int, size int64) (store, image string) {
 	need(t, kernel.Root, kernel.Tmpfs)
 	store = t.TempDir()
 	require.NoError(t, unix.Mount("tmpfs", store, "tmpfs", 0, fmt.Sprintf("size=%dk", 4*pages)))
-	t.Cleanup(func() { require.NoError(t, unix.Unmount(store, 0)) })
+	t.Cleanup(func() { unmount(t, store) })
 	image = filepath.Join(store, "image")
 	require.NoError(t, os.WriteFile(image, nil, 0o600))
 	require.NoError(t, os.Truncate(image, size))

@@ -6,6 +6,8 @@ import (
 	"bytes"
 	"context"
 	"crypto/rand"
+	"errors"
+	"fmt"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -13,6 +15,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 	"golang.org/x/sys/unix"
 
@@ -85,29 +88,34 @@ func attach(tb testing.TB, path string, c loopdev.Config) *loopdev.Device {
 	device, err := pool.Attach(tb.Context(), image, c)
 	require.NoError(tb, err)
 	tb.Cleanup(func() {
-		inUse, err := pool.Detach(context.Background(), device)
+		_, err := pool.Detach(context.Background(), device)
 		require.NoError(tb, err)
-		require.False(tb, inUse, "%s is still in use", device.Path())
-		// Another program that looks at all loop devices, as some do, can hold
-		// it for a moment more.
-		require.Eventually(tb, func() bool {
+		requireSoon(tb, func() bool {
 			status, err := loopdev.StatusOf(device.Index, loopdev.Options{})
 			return err != nil || status.Name != c.Name
-		}, 10*time.Second, time.Millisecond, "%s is still bound", device.Path())
+		}, "%s is still bound", device.Path())
 	})
 	return device
 }
 
+// requireSoon waits for what the kernel does when others let go: a program may
+// look at all loop devices, or run in a mount namespace that was copied while
+// something of this test was mounted.
+func requireSoon(tb testing.TB, condition func() bool, message string, arguments ...any) {
+	tb.Helper()
+	require.Eventually(tb, condition, time.Minute, time.Millisecond, append([]any{message}, arguments...)...)
+}
+
 // mounted is a mount that ends with the test, if not before.
 type mounted struct {
-	dir  string
-	done bool
+	device, dir string
+	done        bool
 }
 
 // mount mounts a device without any option.
 func mount(tb testing.TB, device string, t filesystem.Type) *mounted {
 	tb.Helper()
-	m := &mounted{dir: tb.TempDir()}
+	m := &mounted{device: device, dir: tb.TempDir()}
 	require.NoError(tb, unix.Mount(device, m.dir, string(t), 0, ""))
 	tb.Cleanup(func() { m.unmount(tb) })
 	return m
@@ -115,10 +123,28 @@ func mount(tb testing.TB, device string, t filesystem.Type) *mounted {
 
 func (m *mounted) unmount(tb testing.TB) {
 	tb.Helper()
-	if !m.done {
-		require.NoError(tb, unix.Unmount(m.dir, 0))
-		m.done = true
+	if m.done {
+		return
 	}
+	unmount(tb, m.dir)
+	m.done = true
+	requireSoon(tb, func() bool {
+		file, err := os.OpenFile(m.device, os.O_RDONLY|unix.O_EXCL, 0)
+		if err != nil {
+			return false
+		}
+		return file.Close() == nil
+	}, "%s is still mounted somewhere", m.device)
+}
+
+// unmount unmounts a directory. A child that another test starts has a copy of
+// every descriptor, also of those on this mount, until it runs its program.
+func unmount(tb testing.TB, dir string) {
+	tb.Helper()
+	requireSoon(tb, func() bool {
+		err := unix.Unmount(dir, 0)
+		return !errors.Is(err, unix.EBUSY) && assert.NoError(tb, err)
+	}, "%s is in use", dir)
 }
 
 // fill writes files of several sizes, in a directory of their own, and reads
@@ -145,18 +171,42 @@ func (m *mounted) fill(tb testing.TB) {
 // check is what the file system's own tool thinks of a device or image.
 func check(tb testing.TB, path string, t filesystem.Type) error {
 	tb.Helper()
-	commands := map[filesystem.Type][]string{
-		filesystem.Ext4:  {"e2fsck", "-fn"},
-		filesystem.XFS:   {"xfs_repair", "-n"},
-		filesystem.Btrfs: {"btrfs", "check", "--readonly"},
+	switch t {
+	case filesystem.XFS:
+		return run(tb, "xfs_repair", "-n", path)
+	case filesystem.Btrfs:
+		return run(tb, "btrfs", "check", "--readonly", path)
+	default:
+		return run(tb, "e2fsck", "-fn", path)
 	}
-	command := append(commands[t], path)
-	if _, err := exec.LookPath(command[0]); err != nil {
-		tb.Skipf("check %s: %v", t, err)
+}
+
+// checkCopy is what the tool thinks of the copy of the superblock at an offset.
+// e2fsck finds fault with any fresh file system that way, as copies of the group
+// descriptors have no flags; dumpe2fs looks at the superblock only.
+func checkCopy(tb testing.TB, path string, t filesystem.Type, offset int64) error {
+	tb.Helper()
+	switch t {
+	case filesystem.XFS:
+		return check(tb, path, t) // which compares all of them
+	case filesystem.Btrfs:
+		return run(tb, "btrfs", "check", "--readonly", "--super", "1", path)
+	default:
+		const blockSize = 0x18
+		block := int64(1024) << readAt(tb, path, offset+blockSize, 1)[0]
+		return run(tb, "dumpe2fs", "-h", "-o", fmt.Sprintf("superblock=%d", offset/block), "-o", fmt.Sprintf("blocksize=%d", block), path)
 	}
-	output, err := exec.CommandContext(tb.Context(), command[0], command[1:]...).CombinedOutput()
+}
+
+// run runs a tool, or skips the test where the machine does not have it.
+func run(tb testing.TB, name string, arguments ...string) error {
+	tb.Helper()
+	if _, err := exec.LookPath(name); err != nil {
+		tb.Skip(err)
+	}
+	output, err := exec.CommandContext(tb.Context(), name, arguments...).CombinedOutput()
 	if err != nil {
-		return &checkError{strings.Join(command, " "), err, string(output)}
+		return &checkError{name + " " + strings.Join(arguments, " "), err, string(output)}
 	}
 	return nil
 }

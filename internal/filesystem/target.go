@@ -44,8 +44,8 @@ type device struct {
 	direct *os.File
 }
 
-// openDevice opens a device for writing and makes sure that nobody has claimed
-// it: ErrInUse. It waits for others that write to it through this package.
+// openDevice opens a device for writing and makes sure that it is no read-only one
+// and that nobody has claimed it: ErrInUse. It waits for others that write to it through this package.
 func openDevice(ctx context.Context, path string) (_ *device, err error) {
 	file, err := os.OpenFile(path, os.O_RDWR|unix.O_NONBLOCK, 0)
 	if errors.Is(err, unix.EBUSY) { // a kernel that protects mounted devices
@@ -68,6 +68,14 @@ func openDevice(ctx context.Context, path string) (_ *device, err error) {
 	}
 	if !d.block {
 		return d, nil
+	}
+	// Opening for writing succeeds on a device that refuses writes.
+	readOnly, err := ioctlInt(file, unix.BLKROGET)
+	if err != nil {
+		return nil, fmt.Errorf("ask whether %s is read-only: %w", path, err)
+	}
+	if readOnly != 0 {
+		return nil, fmt.Errorf("open %s for writing: %w: %w", path, backends.ErrPrecondition, unix.EROFS)
 	}
 	if d.sector, err = ioctlInt(file, unix.BLKSSZGET); err != nil {
 		return nil, fmt.Errorf("ask the sector size of %s: %w", path, err)

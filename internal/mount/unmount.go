@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"strconv"
+	"time"
 
 	"golang.org/x/sys/unix"
 
@@ -17,8 +18,8 @@ import (
 // one is left. It is no error if nothing is mounted there, if target or a
 // directory on the way does not exist, or if what is mounted is dead.
 //
-// ErrBusy is returned while a process uses the mount (an open file, a working
-// directory, a mount below it), backends.ErrInvalid for a path with a symbolic
+// ErrBusy is returned when a process uses the mount (an open file, a working
+// directory, a mount below it) and still does after some 60 ms, backends.ErrInvalid for a path with a symbolic
 // link on the way. A file system whose last mount goes is written out before
 // Unmount returns.
 func Unmount(target string) error {
@@ -48,13 +49,14 @@ func unmount(target string, flags int) error {
 		return err
 	}
 	defer l.close()
-	// A descriptor of the mount itself would keep it busy, so the call goes by
-	// the open directory and a name that is not followed.
-	attempt := func() error {
-		return retryInterrupted(func() error { return unix.Unmount(l.byDescriptor(), flags|unix.UMOUNT_NOFOLLOW) })
-	}
-	if err = attempt(); errors.Is(err, unix.EBUSY) {
-		err = withoutFork(attempt) // those that are under way have ended
+	err = l.unmount(flags)
+	for _, wait := range briefly {
+		if !errors.Is(err, unix.EBUSY) {
+			break
+		}
+		awaitForks()
+		<-time.After(wait)
+		err = l.unmount(flags)
 	}
 	switch {
 	case err == nil:
@@ -67,6 +69,22 @@ func unmount(target string, flags int) error {
 		}
 	}
 	return classified(err)
+}
+
+// unmount goes by the open directory and a name that is not followed: a
+// descriptor of the mount itself would keep it busy.
+func (l place) unmount(flags int) error {
+	return retryInterrupted(func() error { return unix.Unmount(l.byDescriptor(), flags|unix.UMOUNT_NOFOLLOW) })
+}
+
+// briefly is how long an Unmount waits, in steps, for users that go by
+// themselves. A child of this process between fork and exec has copies of all
+// descriptors, whatever O_CLOEXEC says, so that a file which was closed here
+// may still be open there, until the new program runs. The kernel gives no
+// notice of a mount's last user.
+var briefly = [...]time.Duration{
+	0, time.Millisecond, 2 * time.Millisecond, 4 * time.Millisecond,
+	8 * time.Millisecond, 16 * time.Millisecond, 32 * time.Millisecond,
 }
 
 // descriptorPath is a path to what is open as fd.

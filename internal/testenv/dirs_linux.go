@@ -39,10 +39,10 @@ func tmpfsDir(tb testing.TB, options string) string {
 
 // xfsBytes is the size of the file system of XFSDir. Only what is written to it
 // takes memory.
-const xfsBytes = 512 << 20
+const xfsBytes = 16 << 30
 
 // XFSDir returns an empty directory that is an XFS of its own, mounted until the
-// test ends: files in it share blocks (FICLONE). It has 512 MiB, in memory.
+// test ends: files in it share blocks (FICLONE). It has room for 16 GiB, in memory.
 func XFSDir(tb testing.TB) string {
 	tb.Helper()
 	Need(tb, kernel.Root, kernel.Loop, kernel.LoopConfigure, kernel.Tmpfs, kernel.XFS)
@@ -55,7 +55,7 @@ func XFSDir(tb testing.TB) string {
 	if err := f.Truncate(xfsBytes); err != nil {
 		tb.Fatal(err)
 	}
-	if out, err := exec.CommandContext(tb.Context(), "mkfs.xfs", "-q", "-m", "reflink=1", image).CombinedOutput(); err != nil {
+	if out, err := exec.CommandContext(tb.Context(), "mkfs.xfs", "-q", "-K", "-m", "reflink=1", image).CombinedOutput(); err != nil {
 		tb.Fatalf("mkfs.xfs %s: %v: %s", image, err, out)
 	}
 	device, err := attach(f)

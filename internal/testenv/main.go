@@ -26,7 +26,9 @@ const settle = 5 * time.Second
 //
 // It exits the process. A test binary that runs itself again as a helper process
 // must turn to that before it calls Main.
-func Main(m *testing.M) {
+func Main(m *testing.M) { run(m, settle) }
+
+func run(m *testing.M, settle time.Duration) {
 	if err := checkRequired(os.Getenv(RequireVariable)); err != nil {
 		fmt.Fprintln(os.Stderr, err)
 		os.Exit(2)
@@ -42,7 +44,7 @@ func Main(m *testing.M) {
 	}
 	code := m.Run()
 	restore()
-	found := leaks(dir)
+	found := leaks(dir, settle)
 	if code == 0 {
 		// After a failed test goroutines tell nothing.
 		if err := goleak.Find(); err != nil {
@@ -98,7 +100,7 @@ func ownTempDir() (dir string, restore func(), err error) {
 }
 
 // leaks lists what is left, once that does not change any more for the better.
-func leaks(dir string) []string {
+func leaks(dir string, settle time.Duration) []string {
 	late := time.NewTimer(settle)
 	defer late.Stop()
 	again := time.NewTicker(20 * time.Millisecond)

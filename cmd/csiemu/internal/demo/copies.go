@@ -17,7 +17,7 @@ func (w *walk) startWriter(ctx context.Context) (err error) {
 		return err
 	}
 	w.ended = w.undo.add("end the writer", func(context.Context) error { return w.writer.end() })
-	return nil
+	return w.writer.await(ctx, 10)
 }
 
 // withdraw ends the writer and unpublishes the volume.
@@ -56,8 +56,21 @@ func (w *walk) held(ctx context.Context, do func() error) (how string, took time
 		return "", 0, err
 	}
 	began := time.Now()
-	err = do()
-	return how, time.Since(began), err
+	if err := do(); err != nil {
+		return "", 0, err
+	}
+	took = time.Since(began)
+	if w.shape.cut == frozen {
+		if err := w.writer.await(ctx, 1); err != nil {
+			return "", 0, err
+		}
+		_, longest, err := w.writer.state()
+		if err != nil {
+			return "", 0, err
+		}
+		how += ", held " + milliseconds(longest)
+	}
+	return how, took, nil
 }
 
 func (w *walk) cutSnapshot(ctx context.Context) error {
@@ -115,10 +128,6 @@ func (w *walk) compareCopy(ctx context.Context, v *volume, name, how string, byt
 	if err := v.use(ctx); err != nil {
 		return err
 	}
-	newest, err := checkLog(v.log(), w.flushed)
-	if err != nil {
-		return err
-	}
 	total, _, err := v.usage(ctx)
 	if err != nil {
 		return err
@@ -126,7 +135,15 @@ func (w *walk) compareCopy(ctx context.Context, v *volume, name, how string, byt
 	if err := w.fills(total, bytes); err != nil {
 		return err
 	}
-	if err := w.same(ctx, v, name, size(bytes)+how+", used on "+v.client.nodeID, took); err != nil {
+	if w.shape.forgets {
+		w.out.step(name, size(bytes)+" without data, on "+v.client.nodeID, "", took)
+		return v.remove(ctx)
+	}
+	newest, err := checkLog(v.log(), w.flushed)
+	if err != nil {
+		return err
+	}
+	if err := w.same(ctx, v, name, size(bytes)+" on "+v.client.nodeID+how, took); err != nil {
 		return err
 	}
 	w.out.note("the writer's log is whole up to record %d; %d were flushed before", newest, w.flushed)

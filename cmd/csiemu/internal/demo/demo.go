@@ -31,12 +31,15 @@ type Options struct {
 
 // Run shows the demo. When it returns, also with an error or because ctx has
 // ended, nothing that it made is left, or the error says what and where.
-func Run(ctx context.Context, o Options) (err error) {
+func Run(ctx context.Context, o Options) error {
 	backends := []string{o.Backend}
 	if o.Backend == "" {
 		backends = choose(ctx, o.Out)
 	}
 	parent, err := filepath.EvalSymlinks(cmp.Or(o.Dir, os.TempDir()))
+	if err == nil {
+		parent, err = filepath.Abs(parent)
+	}
 	if err != nil {
 		return fmt.Errorf("find a directory for the demo: %w", err)
 	}
@@ -44,20 +47,27 @@ func Run(ctx context.Context, o Options) (err error) {
 	if err != nil {
 		return fmt.Errorf("make a directory for the demo: %w", err)
 	}
-	defer func() { err = errors.Join(err, leaveNothing(ctx, dir)) }()
+	out, began := &lines{w: o.Out}, time.Now()
+	total, err := show(ctx, out, backends, dir)
+	if err := errors.Join(err, leaveNothing(ctx, dir)); err != nil {
+		return err
+	}
+	fmt.Fprintf(o.Out, "\n%d volumes in %.1f s: %d steps, %d checksums compared, all equal.\n"+
+		"Nothing is left: no volume, no device, no mount, no file.\n",
+		total.volumes, time.Since(began).Seconds(), out.steps, total.compared)
+	return nil
+}
 
-	out, began, total := &lines{w: o.Out}, time.Now(), shown{}
+func show(ctx context.Context, out *lines, backends []string, dir string) (total shown, err error) {
 	for _, backend := range backends {
 		here, err := showBackend(ctx, out, backend, filepath.Join(dir, backend))
 		if err != nil {
-			return err
+			return total, err
 		}
 		total.volumes += here.volumes
 		total.compared += here.compared
 	}
-	fmt.Fprintf(o.Out, "\n%d volumes in %.1f s: %d steps, %d checksums compared, all equal.\n",
-		total.volumes, time.Since(began).Seconds(), out.steps, total.compared)
-	return nil
+	return total, nil
 }
 
 // shown counts what a demo has shown.

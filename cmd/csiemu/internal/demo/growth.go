@@ -32,7 +32,7 @@ func (w *walk) expand(ctx context.Context) error {
 		if err := w.same(ctx, w.volume, "expand", "the device to "+size(w.bytes), took); err != nil {
 			return err
 		}
-		w.out.note("%s", status.Convert(err).Message())
+		w.out.note("FAILED_PRECONDITION: %s", status.Convert(err).Message())
 		return nil
 	}
 	if err != nil {
@@ -70,6 +70,9 @@ func (w *walk) restart(ctx context.Context) error {
 		return err
 	}
 	took := time.Since(began)
+	if err := w.writer.await(ctx, 10); err != nil {
+		return err
+	}
 	after, longest, err := w.writer.state()
 	if err != nil {
 		return err
@@ -77,7 +80,7 @@ func (w *walk) restart(ctx context.Context) error {
 	if err := w.same(ctx, w.volume, "restart", "of the emulator, the volume in use", took); err != nil {
 		return err
 	}
-	w.out.note("%d records were written meanwhile, each within %s", after-before, milliseconds(longest))
+	w.out.note("the writer wrote on: %d records, each within %s", after-before, milliseconds(longest))
 	return nil
 }
 
@@ -86,7 +89,7 @@ func (w *walk) unpublish(ctx context.Context) error {
 	if err := w.timed("unpublish", "the writer has ended", func() error { return w.withdraw(ctx) }); err != nil {
 		return err
 	}
-	if err := w.timed("unstage", "", func() error { return w.undo.now(ctx, w.volume.unstaged) }); err != nil {
+	if err := w.timed("unstage", "from "+w.clients[0].nodeID, func() error { return w.undo.now(ctx, w.volume.unstaged) }); err != nil {
 		return err
 	}
 	if w.volume.detached == nil {
@@ -106,6 +109,10 @@ func (w *walk) useAgain(ctx context.Context) error {
 	took := time.Since(began)
 	if err := w.full(ctx); err != nil {
 		return err
+	}
+	if w.shape.forgets {
+		w.out.step("use again", size(w.bytes)+" without data, on "+w.volume.client.nodeID, "", took)
+		return nil
 	}
 	if _, err := checkLog(w.volume.log(), w.flushed); err != nil {
 		return err

@@ -3,6 +3,7 @@ package demo
 import (
 	"fmt"
 	"io"
+	"strings"
 	"time"
 )
 
@@ -27,9 +28,20 @@ func (l *lines) step(name, what, sum string, took time.Duration) {
 	fmt.Fprintf(l.w, "  %-10s %-58s %-17s %10s\n", name, what, sum, milliseconds(took))
 }
 
+// noteWidth is where the lines of a note break.
+const noteWidth = 88
+
 // note explains the step before.
 func (l *lines) note(format string, args ...any) {
-	fmt.Fprintf(l.w, "  %-10s %s\n", "", fmt.Sprintf(format, args...))
+	line := ""
+	for _, word := range strings.Fields(fmt.Sprintf(format, args...)) {
+		if line != "" && len(line)+1+len(word) > noteWidth {
+			fmt.Fprintf(l.w, "  %-10s %s\n", "", line)
+			line = ""
+		}
+		line = strings.TrimPrefix(line+" "+word, " ")
+	}
+	fmt.Fprintf(l.w, "  %-10s %s\n", "", line)
 }
 
 func milliseconds(d time.Duration) string {

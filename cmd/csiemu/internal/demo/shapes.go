@@ -15,6 +15,9 @@ type shape struct {
 	bytes int64
 	// cut is how writers are held while a snapshot or a clone is cut.
 	cut cut
+	// forgets is true for a backend without bytes: what is written is there
+	// until the volume is unpublished, and copies are empty.
+	forgets bool
 }
 
 // cut is how the bytes of a volume come to one point in time.
@@ -60,8 +63,8 @@ func shapes(backend string) []shape {
 		}
 	}
 	return []shape{
-		{backend: backend, bytes: 64 * mib, cut: quiesced},
-		{backend: backend, block: true, bytes: 64 * mib, cut: quiesced},
+		{backend: backend, bytes: 64 * mib, cut: quiesced, forgets: true},
+		{backend: backend, block: true, bytes: 64 * mib, cut: quiesced, forgets: true},
 	}
 }
 

@@ -5,8 +5,17 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"time"
 
 	"github.com/container-storage-interface/spec/lib/go/csi"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
+)
+
+// How often, and for how long at most, an attachment is asked for again.
+const (
+	retryEvery = 100 * time.Millisecond
+	retryFor   = 20 * time.Second
 )
 
 // volume is one volume and where it is now. Each thing made is in undo until
@@ -69,11 +78,34 @@ func (v *volume) attach(ctx context.Context) error {
 		_, err := v.client.controller.ControllerUnpublishVolume(ctx, &csi.ControllerUnpublishVolumeRequest{VolumeId: v.id, NodeId: v.client.nodeID})
 		return err
 	})
-	made, err := v.client.controller.ControllerPublishVolume(ctx, &csi.ControllerPublishVolumeRequest{
-		VolumeId: v.id, NodeId: v.client.nodeID, VolumeCapability: v.shape.capability(), VolumeContext: v.volumeContext,
-	})
+	made, err := v.attached(ctx)
 	v.publishContext = made.GetPublishContext()
 	return err
+}
+
+// attached calls until the device of an earlier attachment is free. Another
+// process that has copied the mounts of this machine, as every new container
+// does, may keep it for a while; an orchestrator calls again, too.
+func (v *volume) attached(ctx context.Context) (*csi.ControllerPublishVolumeResponse, error) {
+	again := time.NewTicker(retryEvery)
+	defer again.Stop()
+	limit := time.NewTimer(retryFor)
+	defer limit.Stop()
+	for {
+		made, err := v.client.controller.ControllerPublishVolume(ctx, &csi.ControllerPublishVolumeRequest{
+			VolumeId: v.id, NodeId: v.client.nodeID, VolumeCapability: v.shape.capability(), VolumeContext: v.volumeContext,
+		})
+		if status.Code(err) != codes.FailedPrecondition {
+			return made, err
+		}
+		select {
+		case <-again.C:
+		case <-limit.C:
+			return nil, err
+		case <-ctx.Done():
+			return nil, err
+		}
+	}
 }
 
 func (v *volume) stage(ctx context.Context) error {

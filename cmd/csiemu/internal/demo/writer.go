@@ -37,6 +37,7 @@ type writer struct {
 	gate sync.Mutex
 
 	mu      sync.Mutex
+	changed *sync.Cond    // of what follows
 	written uint64        // records that are flushed
 	longest time.Duration // the longest that one record took
 	err     error
@@ -51,6 +52,7 @@ func startWriter(ctx context.Context, p place, last uint64) (*writer, error) {
 	}
 	ctx, stop := context.WithCancel(ctx)
 	w := &writer{file: f, at: p, stop: stop, done: make(chan struct{}), written: last}
+	w.changed = sync.NewCond(&w.mu)
 	go w.run(ctx, last+1)
 	return w, nil
 }
@@ -67,6 +69,7 @@ func (w *writer) run(ctx context.Context, first uint64) {
 			w.written = number
 			w.longest = max(w.longest, time.Since(began))
 		}
+		w.changed.Broadcast()
 		w.mu.Unlock()
 		if err != nil {
 			return
@@ -112,6 +115,24 @@ func (w *writer) state() (written uint64, longest time.Duration, err error) {
 	defer w.mu.Unlock()
 	longest, w.longest = w.longest, 0
 	return w.written, longest, w.err
+}
+
+// await waits until n more records are flushed, or the writer fails.
+func (w *writer) await(ctx context.Context, n uint64) error {
+	stop := context.AfterFunc(ctx, func() {
+		w.mu.Lock()
+		defer w.mu.Unlock()
+		w.changed.Broadcast()
+	})
+	defer stop()
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	for want := w.written + n; w.written < want; w.changed.Wait() {
+		if err := errors.Join(ctx.Err(), w.err); err != nil {
+			return fmt.Errorf("wait for the writer: %w", err)
+		}
+	}
+	return nil
 }
 
 func slot(number uint64) int64 { return int64(number % slots) }

@@ -17,6 +17,9 @@ import (
 // namePrefix begins the names that csiemu gives to its devices.
 const namePrefix = "csiemu-"
 
+// sourcePrefix begins the source of a tmpfs volume's mount.
+const sourcePrefix = "csiemu:"
+
 // Find returns the devices and mounts that csiemu made and that no running
 // emulator holds: those whose state directory is gone or not locked.
 func Find(ctx context.Context) ([]Leak, error) {
@@ -49,7 +52,7 @@ func Find(ctx context.Context) ([]Leak, error) {
 		leaks = append(leaks, Leak{"loop device", d.path, d.backing, stateDir, remedy(stateDir, "losetup -d", d.path)})
 	}
 	for _, m := range slices.Backward(mounts) {
-		if m.Source != "tmpfs-source" {
+		if m.FSType != "tmpfs" || !strings.HasPrefix(m.Source, sourcePrefix) {
 			continue
 		}
 		stateDir := stateDirOf(m.MountPoint)

@@ -22,9 +22,6 @@ type Options struct {
 	Dir string
 	// Sync makes bytes survive a lost machine.
 	Sync bool
-	// Temporary is for a store that ends with this process: nothing of it
-	// outlives even a kill.
-	Temporary bool
 }
 
 // kind makes one kind of backend in Options.Dir, which exists.

@@ -1,0 +1,371 @@
+package link_test
+
+import (
+	"bytes"
+	"context"
+	"crypto/tls"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net"
+	"os"
+	"path/filepath"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+	"go.uber.org/goleak"
+
+	"github.com/csiemu/csiemu/backends"
+	"github.com/csiemu/csiemu/emulator/link"
+	"github.com/csiemu/csiemu/emulator/rpc"
+)
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
+// patience bounds what a test waits for.
+const patience = 30 * time.Second
+
+func secret(tb testing.TB, text string) *tls.Config {
+	tb.Helper()
+	config, err := link.SharedSecret([]byte(text))
+	require.NoError(tb, err)
+	return config
+}
+
+func rightSecret(tb testing.TB) *tls.Config { return secret(tb, "0123456789abcdef") }
+
+// array is an array that has what it is told to have.
+type array struct {
+	mu       sync.Mutex
+	errs     map[string]error
+	attached map[string]string
+}
+
+func (a *array) Exists(ctx context.Context, volumeID string) error {
+	switch volumeID {
+	case "blocks":
+		<-ctx.Done()
+		return ctx.Err()
+	case "panics":
+		panic("in the array")
+	}
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	return a.errs[volumeID]
+}
+
+func (a *array) AttachLocal(_ context.Context, volumeID, nodeID string, readOnly bool) (map[string]string, error) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	if err := a.errs[volumeID]; err != nil {
+		return nil, err
+	}
+	if a.attached == nil {
+		a.attached = map[string]string{}
+	}
+	a.attached[volumeID] = nodeID
+	return map[string]string{"volume": volumeID, "node": nodeID, "readOnly": fmt.Sprint(readOnly)}, nil
+}
+
+func (a *array) DetachLocal(_ context.Context, volumeID, nodeID string) error {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	if a.attached[volumeID] != nodeID {
+		return fmt.Errorf("detach volume %s from %s: %w", volumeID, nodeID, backends.ErrNotFound)
+	}
+	delete(a.attached, volumeID)
+	return nil
+}
+
+// local is a node that counts its holds.
+type local struct {
+	volumes []string
+	// held and released have an element for each success.
+	held, released chan string
+	// stuck makes Hold wait for its context.
+	stuck bool
+	// stubborn makes Hold ignore its context until it is closed.
+	stubborn chan struct{}
+	holdErr  error
+	endErr   error
+}
+
+func newLocal(volumes ...string) *local {
+	return &local{volumes: volumes, held: make(chan string, 1000), released: make(chan string, 1000)}
+}
+
+func (l *local) Volumes() []string { return l.volumes }
+
+func (l *local) Hold(ctx context.Context, volumeID string) (func(context.Context) error, error) {
+	if l.stuck {
+		<-ctx.Done()
+		return nil, ctx.Err()
+	}
+	if l.stubborn != nil {
+		<-l.stubborn
+	}
+	if l.holdErr != nil {
+		return nil, l.holdErr
+	}
+	if volumeID == "panics" {
+		panic("in the node")
+	}
+	l.held <- volumeID
+	return func(ctx context.Context) error {
+		if ctx.Err() != nil {
+			return ctx.Err()
+		}
+		l.released <- volumeID
+		return l.endErr
+	}, nil
+}
+
+// events records who came and went.
+type events struct {
+	mu  sync.Mutex
+	all []string
+}
+
+func (e *events) add(format string, args ...any) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	e.all = append(e.all, fmt.Sprintf(format, args...))
+}
+
+func (e *events) list() []string {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	return append([]string(nil), e.all...)
+}
+
+// text is a log that a test can read while it is written.
+type text struct {
+	mu  sync.Mutex
+	buf bytes.Buffer
+}
+
+func (x *text) Write(p []byte) (int, error) {
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	return x.buf.Write(p)
+}
+
+func (x *text) String() string {
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	return x.buf.String()
+}
+
+func (x *text) logger() *slog.Logger { return slog.New(slog.NewTextHandler(x, nil)) }
+
+// side is the array's side of a test.
+type side struct {
+	*link.Server
+	endpoint rpc.Endpoint
+	stop     func()
+}
+
+// socket returns an endpoint that fits sun_path.
+func socket(t *testing.T) rpc.Endpoint {
+	t.Helper()
+	dir, err := os.MkdirTemp("", "link")
+	require.NoError(t, err)
+	t.Cleanup(func() { require.NoError(t, os.RemoveAll(dir)) })
+	e, err := link.ParseEndpoint("unix://" + filepath.Join(dir, "array.sock"))
+	require.NoError(t, err)
+	return e
+}
+
+func serve(t *testing.T, e rpc.Endpoint, o link.ServerOptions) *side {
+	t.Helper()
+	if o.Array == nil {
+		o.Array = &array{}
+	}
+	if o.TLS == nil {
+		o.TLS = rightSecret(t)
+	}
+	s, err := link.NewServer(o)
+	require.NoError(t, err)
+	lis, err := rpc.Listen(t.Context(), e)
+	require.NoError(t, err)
+	if e.Network == "tcp" {
+		e.Address = lis.Addr().String()
+	}
+	ctx, cancel := context.WithCancel(context.WithoutCancel(t.Context()))
+	served := make(chan error, 1)
+	go func() { served <- s.Serve(ctx, lis) }()
+	stop := sync.OnceFunc(func() {
+		cancel()
+		require.NoError(t, <-served)
+	})
+	t.Cleanup(stop)
+	return &side{s, e, stop}
+}
+
+func client(t *testing.T, o link.ClientOptions) *link.Client {
+	t.Helper()
+	if o.TLS == nil {
+		o.TLS = rightSecret(t)
+	}
+	if o.NodeID == "" {
+		o.NodeID = "node-1"
+	}
+	c, err := link.NewClient(o)
+	require.NoError(t, err)
+	t.Cleanup(func() { require.NoError(t, c.Close()) })
+	return c
+}
+
+// run keeps a client connected until the test ends or stop is called.
+func run(t *testing.T, c *link.Client, l link.Local) (stop func()) {
+	t.Helper()
+	ctx, cancel := context.WithCancel(context.WithoutCancel(t.Context()))
+	done := make(chan error, 1)
+	go func() { done <- c.Run(ctx, l) }()
+	stop = sync.OnceFunc(func() {
+		cancel()
+		require.NoError(t, <-done)
+	})
+	t.Cleanup(stop)
+	return stop
+}
+
+func ready(t *testing.T, c *link.Client) {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(t.Context(), patience)
+	defer cancel()
+	require.NoError(t, c.Ready(ctx))
+}
+
+// connected returns both sides, with node-1 connected.
+func connected(t *testing.T, l *local) (*side, *link.Client) {
+	t.Helper()
+	s := serve(t, socket(t), link.ServerOptions{})
+	c := client(t, link.ClientOptions{Endpoint: s.endpoint})
+	run(t, c, l)
+	ready(t, c)
+	return s, c
+}
+
+func receive[T any](t *testing.T, from <-chan T) T {
+	t.Helper()
+	select {
+	case v := <-from:
+		return v
+	case <-time.After(patience):
+		require.FailNow(t, "nothing came")
+		panic("unreachable")
+	}
+}
+
+func TestCallsOfTheNode(t *testing.T) {
+	t.Parallel()
+	for _, e := range []rpc.Endpoint{socket(t), {Network: "tcp", Address: "127.0.0.1:0"}} {
+		s := serve(t, e, link.ServerOptions{})
+		c := client(t, link.ClientOptions{Endpoint: s.endpoint})
+		require.NoError(t, c.Exists(t.Context(), "vol-1"), "a call needs no session")
+		publish, err := c.AttachLocal(t.Context(), "vol-1", "node-1", true)
+		require.NoError(t, err)
+		require.Equal(t, map[string]string{"volume": "vol-1", "node": "node-1", "readOnly": "true"}, publish)
+		require.NoError(t, c.DetachLocal(t.Context(), "vol-1", "node-1"))
+		require.ErrorIs(t, c.DetachLocal(t.Context(), "vol-1", "node-1"), backends.ErrNotFound)
+	}
+}
+
+func TestErrorsKeepTheirKind(t *testing.T) {
+	t.Parallel()
+	kinds := []error{
+		backends.ErrInvalid, backends.ErrNotFound, backends.ErrExists, backends.ErrPrecondition, backends.ErrExhausted,
+		backends.ErrOutOfRange, backends.ErrAborted, backends.ErrUnavailable, backends.ErrDataLoss,
+	}
+	a := &array{errs: map[string]error{"other": errors.New("open x: permission denied")}}
+	for _, kind := range kinds {
+		a.errs[kind.Error()] = fmt.Errorf("find volume v: %w", kind)
+	}
+	s := serve(t, socket(t), link.ServerOptions{Array: a})
+	c := client(t, link.ClientOptions{Endpoint: s.endpoint})
+	for _, kind := range kinds {
+		_, err := c.AttachLocal(t.Context(), kind.Error(), "n", false)
+		require.ErrorIs(t, err, kind)
+		require.ErrorContains(t, err, "find volume v")
+		for _, other := range kinds {
+			require.Equal(t, other == kind, errors.Is(err, other), "%v is %v", err, other)
+		}
+		require.Equal(t, rpcCode(kind), rpcCode(err))
+	}
+	err := c.Exists(t.Context(), "other")
+	require.ErrorContains(t, err, "permission denied")
+	for _, kind := range kinds {
+		require.NotErrorIs(t, err, kind)
+	}
+	require.ErrorContains(t, c.Exists(t.Context(), "panics"), "fault of its own")
+}
+
+// rpcCode is the CSI status that the node answers with such an error.
+func rpcCode(err error) string { return rpc.Status(err).Error()[:len("rpc error: code = Fa")] }
+
+func TestDeadlinesReachTheArray(t *testing.T) {
+	t.Parallel()
+	s := serve(t, socket(t), link.ServerOptions{})
+	c := client(t, link.ClientOptions{Endpoint: s.endpoint})
+	ctx, cancel := context.WithTimeout(t.Context(), 50*time.Millisecond)
+	defer cancel()
+	err := c.Exists(ctx, "blocks")
+	require.ErrorIs(t, err, context.DeadlineExceeded)
+	require.ErrorIs(t, err, backends.ErrUnavailable)
+
+	ctx, cancel = context.WithCancel(t.Context())
+	done := make(chan error, 1)
+	go func() { done <- c.Exists(ctx, "blocks") }()
+	cancel()
+	require.ErrorIs(t, receive(t, done), context.Canceled)
+}
+
+func TestNoArrayIsUnavailable(t *testing.T) {
+	t.Parallel()
+	c := client(t, link.ClientOptions{Endpoint: socket(t)})
+	err := c.Exists(t.Context(), "vol-1")
+	require.ErrorIs(t, err, backends.ErrUnavailable)
+	require.ErrorContains(t, err, "array.sock")
+
+	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Millisecond)
+	defer cancel()
+	require.ErrorIs(t, c.Ready(ctx), context.DeadlineExceeded)
+}
+
+func TestStoppedArrayIsUnavailable(t *testing.T) {
+	t.Parallel()
+	s, c := connected(t, newLocal())
+	done := make(chan error, 1)
+	go func() { done <- c.Exists(t.Context(), "blocks") }()
+	s.stop()
+	require.ErrorIs(t, receive(t, done), backends.ErrUnavailable)
+	require.ErrorIs(t, c.Exists(t.Context(), "vol-1"), backends.ErrUnavailable)
+	require.NoFileExists(t, s.endpoint.Address)
+}
+
+func TestOptionsAreChecked(t *testing.T) {
+	t.Parallel()
+	_, err := link.NewServer(link.ServerOptions{Array: &array{}})
+	require.ErrorContains(t, err, "TLS")
+	_, err = link.NewServer(link.ServerOptions{TLS: rightSecret(t)})
+	require.ErrorContains(t, err, "array")
+	_, err = link.NewClient(link.ClientOptions{NodeID: "n"})
+	require.ErrorContains(t, err, "TLS")
+	for _, id := range []string{"", string(make([]byte, 257))} {
+		_, err = link.NewClient(link.ClientOptions{NodeID: id, TLS: rightSecret(t)})
+		require.ErrorIs(t, err, backends.ErrInvalid)
+	}
+}
+
+func TestServeReportsAListenerThatFails(t *testing.T) {
+	t.Parallel()
+	s, err := link.NewServer(link.ServerOptions{Array: &array{}, TLS: rightSecret(t)})
+	require.NoError(t, err)
+	lis, err := rpc.Listen(t.Context(), socket(t))
+	require.NoError(t, err)
+	require.NoError(t, lis.Close())
+	require.ErrorIs(t, s.Serve(t.Context(), lis), net.ErrClosed)
+}

@@ -1,0 +1,7 @@
+//go:build !linux
+
+package testenv
+
+import "testing"
+
+var leakingOnLinux map[string]func(t *testing.T)
