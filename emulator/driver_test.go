@@ -63,7 +63,9 @@ func start(t *testing.T, c emulator.Config) *driver {
 	socket := filepath.Join(shortDir(t), "csi.sock")
 	ctx, cancel := context.WithCancel(context.WithoutCancel(t.Context()))
 	served := make(chan error, 1)
-	go func() { served <- e.Serve(ctx, "unix://"+socket) }()
+	l, err := e.Listen(ctx, "unix://"+socket)
+	require.NoError(t, err)
+	go func() { served <- l.Serve(ctx) }()
 	stopped := false
 	d.stop = func() {
 		if stopped {
@@ -77,8 +79,6 @@ func start(t *testing.T, c emulator.Config) *driver {
 	}
 	t.Cleanup(d.stop)
 	d.clients = dial(t, socket)
-	_, err = d.Probe(t.Context(), &csi.ProbeRequest{}, grpc.WaitForReady(true))
-	require.NoError(t, err)
 	return d
 }
 

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"log/slog"
 	"net"
 	"sync"
 	"time"
@@ -19,37 +20,58 @@ const drainLimit = 5 * time.Second
 
 // Serve serves CSI at an endpoint (unix:///path.sock), and every further node
 // at its own, until ctx ends. It returns nil then, with the sockets removed.
-// All endpoints are listened on before the first call is served.
 func (e *Emulator) Serve(ctx context.Context, endpoint string) error {
-	names := []string{""}
-	endpoints := []string{endpoint}
-	for i, n := range e.nodes {
-		if i > 0 {
-			names, endpoints = append(names, n.config.Name), append(endpoints, n.config.Endpoint)
-		}
-	}
-	listeners, err := listen(ctx, endpoints)
+	l, err := e.Listen(ctx, endpoint)
 	if err != nil {
-		return fmt.Errorf("serve: %w", err)
+		return err
 	}
+	return l.Serve(ctx)
+}
+
+// Listeners are the open endpoints of an emulator. Clients can connect to them
+// and are answered when Serve is called, which must be called once.
+type Listeners struct {
+	log     *slog.Logger
+	servers []*grpc.Server
+	open    []net.Listener
+}
+
+// Listen opens an endpoint for the array and the first node, and the further
+// nodes' own: all of them or none.
+func (e *Emulator) Listen(ctx context.Context, endpoint string) (*Listeners, error) {
+	names, endpoints := []string{""}, []string{endpoint}
+	for _, n := range e.nodes[min(1, len(e.nodes)):] {
+		names, endpoints = append(names, n.config.Name), append(endpoints, n.config.Endpoint)
+	}
+	l := &Listeners{log: e.log}
+	for _, name := range names {
+		s := grpc.NewServer()
+		if err := e.Register(name, s); err != nil {
+			return nil, fmt.Errorf("serve: %w", err)
+		}
+		l.servers = append(l.servers, s)
+	}
+	var err error
+	if l.open, err = listen(ctx, endpoints); err != nil {
+		return nil, fmt.Errorf("serve: %w", err)
+	}
+	return l, nil
+}
+
+// Serve answers until ctx ends, and returns nil then, with the sockets removed.
+func (l *Listeners) Serve(ctx context.Context) error {
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
-	var servers sync.WaitGroup
-	for i, l := range listeners {
-		s := grpc.NewServer()
-		if err := e.Register(names[i], s); err != nil {
-			cancel(err)
-			_ = l.Close()
-			continue
-		}
-		servers.Go(func() {
-			if err := serve(ctx, s, l); err != nil {
-				cancel(fmt.Errorf("serve %s: %w", endpoints[i], err))
+	var all sync.WaitGroup
+	for i, listener := range l.open {
+		l.log.InfoContext(ctx, "serving", "endpoint", listener.Addr().String())
+		all.Go(func() {
+			if err := serve(ctx, l.servers[i], listener); err != nil {
+				cancel(fmt.Errorf("serve %s: %w", listener.Addr(), err))
 			}
 		})
-		e.log.InfoContext(ctx, "serving", "endpoint", endpoints[i])
 	}
-	servers.Wait()
+	all.Wait()
 	if err := context.Cause(ctx); !errors.Is(err, context.Canceled) && !errors.Is(err, context.DeadlineExceeded) {
 		return err
 	}

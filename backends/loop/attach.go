@@ -54,7 +54,7 @@ func (b *Backend) attach(ctx context.Context, v backends.Volume, a backends.Atta
 	if err := b.awaitReleased(ctx, bound, wait); err != nil {
 		return nil, err
 	}
-	if a.ReadOnly {
+	if a.ReadOnly && !v.Block {
 		if err := b.replay(ctx, v, a, bound); err != nil {
 			return nil, err
 		}

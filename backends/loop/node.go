@@ -26,6 +26,7 @@ type node struct {
 	maker   *filesystem.Maker
 	freezer *freeze.Freezer
 	readers *readers
+	intents intents
 }
 
 // Node makes the half of a node. Nodes share the backend's templates and the
@@ -36,7 +37,7 @@ func (b *Backend) Node(c backends.NodeConfig) (backends.Node, error) {
 	if err != nil {
 		return nil, fmt.Errorf("make loop node in %s: %w", c.Dir, err)
 	}
-	return &node{sync: c.Sync, devices: devices, maker: b.maker, freezer: b.freezer, readers: r}, nil
+	return &node{sync: c.Sync, devices: devices, maker: b.maker, freezer: b.freezer, readers: r, intents: intents{c.Dir}}, nil
 }
 
 // Close lets go of the read-only devices of publications. They stay, unless the
@@ -100,11 +101,11 @@ func indexOf(path string) int {
 	return index
 }
 
-// numberOf is the number of a device node, as stat(2) has it; 0 if it is gone.
+// numberOf is the number of a device node, as stat(2) has it; 0 if there is none.
 func numberOf(path string) uint64 {
 	var st syscall.Stat_t
 	if err := syscall.Stat(path, &st); err != nil {
-		return 0
+		return nodemount.LoopNumber(path) // its directory may be gone
 	}
 	return st.Rdev
 }

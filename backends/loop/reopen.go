@@ -55,7 +55,11 @@ func (b *Backend) Reopen(ctx context.Context, volumes []backends.Held, snapshots
 	return nil
 }
 
-// imagesBelow finds all images of the store, whether a record explains them or
+// DamagedDir is the directory of the store where volumes with a damaged record
+// are set aside. Their devices and mounts stay until somebody repairs the record.
+const DamagedDir = "damaged"
+
+// imagesBelow finds the images of the store, whether a record explains them or
 // not.
 func imagesBelow(store string) (map[string]bool, error) {
 	found := map[string]bool{}
@@ -66,7 +70,9 @@ func imagesBelow(store string) (map[string]bool, error) {
 			return nil, err
 		}
 		for _, p := range paths {
-			found[p] = true
+			if !strings.HasPrefix(p, filepath.Join(store, DamagedDir)+"/") {
+				found[p] = true
+			}
 		}
 	}
 	return found, nil

@@ -165,6 +165,23 @@ func TestReopenFreesWhatNothingExplains(t *testing.T) {
 	}
 }
 
+func TestReopenLeavesVolumesWithADamagedRecord(t *testing.T) {
+	t.Parallel()
+	r := newRig(t)
+	v := r.create(mebibyte)
+	a, _ := r.attach(v, false)
+	aside := filepath.Join(r.dir, "damaged", "volumes-"+v.ID+"-1")
+	require.NoError(t, os.Mkdir(filepath.Dir(aside), 0o700))
+	require.NoError(t, os.Rename(v.Dir, aside))
+
+	r.open()
+	r.reopen()
+	require.Equal(t, a.ID, status(t, a.ID).Name)
+	require.NoError(t, os.Rename(aside, v.Dir)) // repaired
+	r.open()
+	r.reopen(held(v, &a))
+}
+
 func TestReopenOfADeviceThatIsStillInUse(t *testing.T) {
 	t.Parallel()
 	r := newRig(t)

@@ -44,7 +44,7 @@ func (n *node) stage(ctx context.Context, r backends.StageRequest) (backends.Sta
 		return backends.Staged{}, err
 	}
 	s.FSType, s.Options = string(w.fsType), w.options.String()
-	return s, n.mount(ctx, d, w, r.Path)
+	return s, n.mount(ctx, d, w, s)
 }
 
 // wish is what a stage request asks of a file system.
@@ -93,14 +93,13 @@ func defaults(t filesystem.Type) []string {
 	}
 }
 
-// mount makes the file system of d what w asks for and mounts it at path. After
-// an error it is not mounted there.
-func (n *node) mount(ctx context.Context, d *loopdev.Device, w wish, path string) (err error) {
-	dev, mounted, err := nodemount.Device(path)
-	if err != nil {
-		return err
-	}
+// mount makes the file system of d what w asks for and mounts it at the path of
+// s. After an error it is not mounted there.
+func (n *node) mount(ctx context.Context, d *loopdev.Device, w wish, s backends.Staged) (err error) {
+	dev, mounted, err := nodemount.Device(s.Path)
 	switch {
+	case err != nil:
+		return err
 	case mounted && dev == 0:
 		return fmt.Errorf("a mount that is dead is there; unstage it first: %w", backends.ErrPrecondition)
 	case mounted && dev != numberOf(d.Path()):
@@ -115,28 +114,36 @@ func (n *node) mount(ctx context.Context, d *loopdev.Device, w wish, path string
 		return err
 	}
 	if !mounted {
-		if err := mount.Mount(ctx, d.Path(), path, string(w.fsType), w.options); err != nil {
-			return fmt.Errorf("mount device %s: %w", d.Path(), err)
+		if err := n.intents.put(s); err != nil {
+			return err
 		}
 		defer func() {
 			if err != nil {
-				err = errors.Join(err, nodemount.Unmount(path, func() bool { return false }))
+				err = errors.Join(err, n.unstage(context.WithoutCancel(ctx), s))
 			}
 		}()
+		if err := mount.Mount(ctx, d.Path(), s.Path, s.FSType, w.options); err != nil {
+			return fmt.Errorf("mount device %s: %w", d.Path(), err)
+		}
 	}
+	return n.finish(ctx, w, s, content, size)
+}
+
+// finish does what can be done only while the file system is mounted.
+func (n *node) finish(ctx context.Context, w wish, s backends.Staged, content filesystem.Content, size int64) error {
 	if w.options.ReadOnly() {
 		return nil
 	}
 	if !content.Fills(size) {
-		err := filesystem.GrowMounted(ctx, path, w.fsType, size)
+		err := filesystem.GrowMounted(ctx, s.Path, w.fsType, size)
 		// Another node has it mounted, so that it could not grow before. The
 		// volume is usable; Expand says what is missing.
 		if err != nil && !errors.Is(err, kernel.ErrNotSupported) {
-			return fmt.Errorf("grow file system of device %s: %w", d.Path(), err)
+			return fmt.Errorf("grow file system of device %s: %w", s.Device, err)
 		}
 	}
 	if w.grouped {
-		return nodemount.ShareWithGroup(path, w.group)
+		return nodemount.ShareWithGroup(s.Path, w.group)
 	}
 	return nil
 }
@@ -228,11 +235,17 @@ func (n *node) unstage(ctx context.Context, s backends.Staged) error {
 	if s.Block {
 		return n.readers.drop(ctx, s.DeviceID)
 	}
+	s, known, err := n.intents.complete(s)
+	if err != nil || !known {
+		return err
+	}
 	dev, mounted, err := nodemount.Device(s.Path)
 	// What does not answer is a mount of ours whose device is gone.
 	foreign := err == nil && dev != 0 && dev != numberOf(s.Device)
-	if !mounted || foreign {
-		return nil
+	if mounted && !foreign {
+		if err := nodemount.Unmount(s.Path, func() bool { return n.dead(s) }); err != nil {
+			return err
+		}
 	}
-	return nodemount.Unmount(s.Path, func() bool { return n.dead(s) })
+	return n.intents.drop(s.VolumeID)
 }

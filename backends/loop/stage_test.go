@@ -292,3 +292,30 @@ func TestARestoreIntoALargerVolumeFillsIt(t *testing.T) {
 		})
 	}
 }
+
+// A process that is killed in Stage leaves a record without a device.
+func TestUnstageByARecordThatWasNeverCompleted(t *testing.T) {
+	t.Parallel()
+	testenv.Need(t, kernel.Ext4)
+	r := newRig(t)
+	v := r.create(64 * mebibyte)
+	a, pc := r.attach(v, false)
+	q := r.stageRequest(v, pc)
+	s, err := r.node.Stage(t.Context(), q)
+	require.NoError(t, err)
+	started := backends.Staged{VolumeID: v.ID, Path: q.Path}
+	stranger := backends.Staged{VolumeID: newID("vol"), Path: q.Path}
+	require.NoError(t, r.node.Unstage(t.Context(), stranger))
+	staged, err := r.node.IsStaged(t.Context(), s)
+	require.NoError(t, err)
+	require.True(t, staged, "another volume's record took it away")
+
+	r.open()
+	r.reopen(held(v, &a))
+	require.NoError(t, r.node.Unstage(t.Context(), started))
+	staged, err = r.node.IsStaged(t.Context(), s)
+	require.NoError(t, err)
+	require.False(t, staged)
+	require.NoError(t, r.node.Unstage(t.Context(), started), "a repeated call")
+	requireEmpty(t, filepath.Join(r.work, "node"))
+}

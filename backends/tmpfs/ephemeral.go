@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"io/fs"
 	"os"
+	"path/filepath"
 	"strconv"
 
 	"github.com/csiemu/csiemu/backends"
@@ -71,12 +72,17 @@ func ephemeralOptions(r backends.EphemeralRequest) (mount.Options, error) {
 	return mount.ParseOptions(append(flags, r.MountFlags...))
 }
 
-// RemoveEphemeral unmounts the volume's tmpfs. What is in use goes with its last
-// user.
+// RemoveEphemeral unmounts the volume's tmpfs, also when s is the record of a
+// MakeEphemeral that was killed and has the directory of the volume as its path.
+// What is in use goes with its last user.
 func (n *node) RemoveEphemeral(_ context.Context, s backends.Staged) error {
-	err := unmountAll(s.Path)
+	dir := s.Path
+	if filepath.Base(dir) != dataName {
+		dir = dataDir(dir)
+	}
+	err := unmountAll(dir)
 	if err == nil {
-		err = mount.RemoveTarget(s.Path)
+		err = mount.RemoveTarget(dir)
 	}
 	if err != nil {
 		return fmt.Errorf("remove ephemeral volume %s: %w", s.VolumeID, err)

@@ -6,6 +6,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"strconv"
 	"strings"
 
@@ -159,6 +160,9 @@ func (n *node) Unstage(ctx context.Context, s backends.Staged) error {
 		return n.block.Unstage(ctx, s)
 	}
 	staged, err := mountedAt(s, s.Path)
+	if s.DeviceID == "" {
+		staged, err = isMarked(s)
+	}
 	if err == nil && staged {
 		err = mount.Unmount(s.Path)
 	}
@@ -166,6 +170,24 @@ func (n *node) Unstage(ctx context.Context, s backends.Staged) error {
 		return fmt.Errorf("unstage volume %s at %s: %w", s.VolumeID, s.Path, err)
 	}
 	return nil
+}
+
+// isMarked says whether what is mounted at the path of s carries the mark of the
+// volume. It answers for a record that was never completed, because the process
+// was killed in Stage.
+func isMarked(s backends.Staged) (bool, error) {
+	all, err := mount.ListUnder(s.Path)
+	if err != nil || len(all) == 0 {
+		return false, err
+	}
+	info, err := mount.Stat(s.Path)
+	if errors.Is(err, backends.ErrNotFound) {
+		return false, nil
+	}
+	marked := slices.ContainsFunc(all, func(e mount.Entry) bool {
+		return e.Dev == info.Dev && e.FSType == fsType && e.Source == sourcePrefix+s.VolumeID
+	})
+	return info.IsRoot && marked, err
 }
 
 // Publish binds the staging path at another.

@@ -10,6 +10,7 @@ import (
 	"strings"
 
 	"github.com/csiemu/csiemu/backends"
+	"github.com/csiemu/csiemu/backends/loop"
 	"github.com/csiemu/csiemu/internal/mount"
 )
 
@@ -67,7 +68,7 @@ func (b *Backend) clearUnexplained(explained map[string]bool, report func(string
 			continue
 		}
 		parts := strings.Split(below, "/")
-		if len(parts) != 3 || !slices.Contains([]string{dataName, unfinishedName, filepath.Base(blockDir(""))}, parts[2]) {
+		if len(parts) != 3 || parts[0] == loop.DamagedDir || !slices.Contains([]string{dataName, unfinishedName, filepath.Base(blockDir(""))}, parts[2]) {
 			continue
 		}
 		dir := filepath.Join(b.o.Dir, below)

@@ -90,7 +90,7 @@ func (f *serveFlags) serve(ctx context.Context, cmd *cobra.Command) (err error) 
 	// A second signal ends a process that hangs.
 	context.AfterFunc(ctx, stop)
 
-	config.Backend, err = store.New(f.backend, store.Options{Dir: f.stateDir, Sync: f.sync})
+	config.Backend, err = store.New(ctx, f.backend, store.Options{Dir: f.stateDir, Sync: f.sync})
 	if err != nil {
 		return err
 	}

@@ -123,10 +123,13 @@ func (a *Array) Volume(id string) (*Volume, error) {
 	return v, nil
 }
 
-// Exists returns backends.ErrNotFound when there is no such volume.
-func (a *Array) Exists(_ context.Context, volumeID string) error {
-	_, err := a.Volume(volumeID)
-	return err
+// SizeOf returns the size of a volume in bytes, or backends.ErrNotFound.
+func (a *Array) SizeOf(_ context.Context, volumeID string) (int64, error) {
+	v, err := a.Volume(volumeID)
+	if err != nil {
+		return 0, err
+	}
+	return v.Layout.SizeBytes, nil
 }
 
 // Snapshot returns a snapshot's record, or backends.ErrNotFound.

@@ -110,11 +110,14 @@ func (c *Client) Close() error {
 	return nil // closed already
 }
 
-// Exists returns nil when the array has the volume, ErrNotFound when it has
-// not, and ErrUnavailable when it does not answer.
-func (c *Client) Exists(ctx context.Context, volumeID string) error {
-	_, err := c.array.Exists(ctx, &linkpb.ExistsRequest{VolumeId: volumeID})
-	return c.explain(ctx, "look for volume "+volumeID, err)
+// SizeOf returns the size of a volume in bytes, ErrNotFound when the array does
+// not have it, and ErrUnavailable when the array does not answer.
+func (c *Client) SizeOf(ctx context.Context, volumeID string) (int64, error) {
+	r, err := c.array.SizeOf(ctx, &linkpb.SizeOfRequest{VolumeId: volumeID})
+	if err != nil {
+		return 0, c.explain(ctx, "look for volume "+volumeID, err)
+	}
+	return r.GetSizeBytes(), nil
 }
 
 // AttachLocal attaches a volume to a node and returns the publish context.

@@ -100,7 +100,7 @@ func TestHoldEndsWhenTheArrayGoes(t *testing.T) {
 	s.stop()
 	require.Equal(t, "vol-1", receive(t, l.released))
 	require.ErrorIs(t, release(t.Context()), backends.ErrUnavailable, "what was cut may not be consistent")
-	require.Error(t, c.Exists(t.Context(), "vol-1"))
+	require.Error(t, exists(c, t.Context(), "vol-1"))
 }
 
 func TestHoldEndsWhenTheNodeGoes(t *testing.T) {

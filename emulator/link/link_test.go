@@ -43,17 +43,26 @@ type array struct {
 	attached map[string]string
 }
 
-func (a *array) Exists(ctx context.Context, volumeID string) error {
+func (a *array) SizeOf(ctx context.Context, volumeID string) (int64, error) {
 	switch volumeID {
 	case "blocks":
 		<-ctx.Done()
-		return ctx.Err()
+		return 0, ctx.Err()
 	case "panics":
 		panic("in the array")
 	}
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	return a.errs[volumeID]
+	return 4096, a.errs[volumeID]
+}
+
+// exists asks for a volume's size and checks it.
+func exists(c *link.Client, ctx context.Context, volumeID string) error {
+	size, err := c.SizeOf(ctx, volumeID)
+	if err == nil && size != 4096 {
+		return fmt.Errorf("volume %s has %d bytes", volumeID, size)
+	}
+	return err
 }
 
 func (a *array) AttachLocal(_ context.Context, volumeID, nodeID string, readOnly bool) (map[string]string, error) {
@@ -265,7 +274,7 @@ func TestCallsOfTheNode(t *testing.T) {
 	for _, e := range []rpc.Endpoint{socket(t), {Network: "tcp", Address: "127.0.0.1:0"}} {
 		s := serve(t, e, link.ServerOptions{})
 		c := client(t, link.ClientOptions{Endpoint: s.endpoint})
-		require.NoError(t, c.Exists(t.Context(), "vol-1"), "a call needs no session")
+		require.NoError(t, exists(c, t.Context(), "vol-1"), "a call needs no session")
 		publish, err := c.AttachLocal(t.Context(), "vol-1", "node-1", true)
 		require.NoError(t, err)
 		require.Equal(t, map[string]string{"volume": "vol-1", "node": "node-1", "readOnly": "true"}, publish)
@@ -295,12 +304,12 @@ func TestErrorsKeepTheirKind(t *testing.T) {
 		}
 		require.Equal(t, rpcCode(kind), rpcCode(err))
 	}
-	err := c.Exists(t.Context(), "other")
+	err := exists(c, t.Context(), "other")
 	require.ErrorContains(t, err, "permission denied")
 	for _, kind := range kinds {
 		require.NotErrorIs(t, err, kind)
 	}
-	require.ErrorContains(t, c.Exists(t.Context(), "panics"), "fault of its own")
+	require.ErrorContains(t, exists(c, t.Context(), "panics"), "fault of its own")
 }
 
 // rpcCode is the CSI status that the node answers with such an error.
@@ -312,13 +321,13 @@ func TestDeadlinesReachTheArray(t *testing.T) {
 	c := client(t, link.ClientOptions{Endpoint: s.endpoint})
 	ctx, cancel := context.WithTimeout(t.Context(), 50*time.Millisecond)
 	defer cancel()
-	err := c.Exists(ctx, "blocks")
+	err := exists(c, ctx, "blocks")
 	require.ErrorIs(t, err, context.DeadlineExceeded)
 	require.ErrorIs(t, err, backends.ErrUnavailable)
 
 	ctx, cancel = context.WithCancel(t.Context())
 	done := make(chan error, 1)
-	go func() { done <- c.Exists(ctx, "blocks") }()
+	go func() { done <- exists(c, ctx, "blocks") }()
 	cancel()
 	require.ErrorIs(t, receive(t, done), context.Canceled)
 }
@@ -326,7 +335,7 @@ func TestDeadlinesReachTheArray(t *testing.T) {
 func TestNoArrayIsUnavailable(t *testing.T) {
 	t.Parallel()
 	c := client(t, link.ClientOptions{Endpoint: socket(t)})
-	err := c.Exists(t.Context(), "vol-1")
+	err := exists(c, t.Context(), "vol-1")
 	require.ErrorIs(t, err, backends.ErrUnavailable)
 	require.ErrorContains(t, err, "array.sock")
 
@@ -339,10 +348,10 @@ func TestStoppedArrayIsUnavailable(t *testing.T) {
 	t.Parallel()
 	s, c := connected(t, newLocal())
 	done := make(chan error, 1)
-	go func() { done <- c.Exists(t.Context(), "blocks") }()
+	go func() { done <- exists(c, t.Context(), "blocks") }()
 	s.stop()
 	require.ErrorIs(t, receive(t, done), backends.ErrUnavailable)
-	require.ErrorIs(t, c.Exists(t.Context(), "vol-1"), backends.ErrUnavailable)
+	require.ErrorIs(t, exists(c, t.Context(), "vol-1"), backends.ErrUnavailable)
 	require.NoFileExists(t, s.endpoint.Address)
 }
 

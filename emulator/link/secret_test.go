@@ -39,7 +39,7 @@ func TestAnotherSecretIsRefusedByBothEnds(t *testing.T) {
 	var log text
 	s := serve(t, socket(t), strict(t, &log))
 	c := client(t, link.ClientOptions{Endpoint: s.endpoint, TLS: secret(t, "0123456789abcdeg")})
-	err := c.Exists(t.Context(), "vol-1")
+	err := exists(c, t.Context(), "vol-1")
 	require.ErrorIs(t, err, backends.ErrUnavailable)
 	require.ErrorContains(t, err, "the other end does not have the same shared secret")
 	require.Eventually(t, func() bool { return log.String() != "" }, patience, time.Millisecond)
@@ -84,7 +84,7 @@ func TestStrangersGetNothing(t *testing.T) {
 			t.Parallel()
 			var log text
 			s := serve(t, socket(t), strict(t, &log))
-			_, err := stranger(t, s.endpoint, c).Exists(t.Context(), &linkpb.ExistsRequest{VolumeId: "vol-1"})
+			_, err := stranger(t, s.endpoint, c).SizeOf(t.Context(), &linkpb.SizeOfRequest{VolumeId: "vol-1"})
 			require.Error(t, err)
 			require.Eventually(t, func() bool { return log.String() != "" }, patience, time.Millisecond)
 			require.Contains(t, log.String(), "refused a connection")
@@ -93,7 +93,7 @@ func TestStrangersGetNothing(t *testing.T) {
 	t.Run("the right secret", func(t *testing.T) {
 		t.Parallel()
 		s := serve(t, socket(t), link.ServerOptions{})
-		_, err := stranger(t, s.endpoint, credentials.NewTLS(rightSecret(t))).Exists(t.Context(), &linkpb.ExistsRequest{VolumeId: "v"})
+		_, err := stranger(t, s.endpoint, credentials.NewTLS(rightSecret(t))).SizeOf(t.Context(), &linkpb.SizeOfRequest{VolumeId: "v"})
 		require.NoError(t, err)
 	})
 }
@@ -112,5 +112,5 @@ func TestTheNodeRefusesAFalseArray(t *testing.T) {
 		require.NoError(t, <-served)
 	}()
 	c := client(t, link.ClientOptions{Endpoint: e})
-	require.ErrorIs(t, c.Exists(t.Context(), "vol-1"), backends.ErrUnavailable)
+	require.ErrorIs(t, exists(c, t.Context(), "vol-1"), backends.ErrUnavailable)
 }

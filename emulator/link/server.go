@@ -32,8 +32,8 @@ const (
 
 // Array is what nodes ask of the array. *array.Array is one.
 type Array interface {
-	// Exists returns ErrNotFound when the array has no such volume.
-	Exists(ctx context.Context, volumeID string) error
+	// SizeOf returns the size of a volume in bytes, or ErrNotFound.
+	SizeOf(ctx context.Context, volumeID string) (int64, error)
 	// AttachLocal attaches without ControllerPublishVolume.
 	AttachLocal(ctx context.Context, volumeID, nodeID string, readOnly bool) (map[string]string, error)
 	// DetachLocal undoes AttachLocal.

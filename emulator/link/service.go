@@ -17,9 +17,10 @@ type arrayService struct {
 	server *Server
 }
 
-// Exists implements the service.
-func (a *arrayService) Exists(ctx context.Context, r *linkpb.ExistsRequest) (*linkpb.ExistsResponse, error) {
-	return &linkpb.ExistsResponse{}, a.server.o.Array.Exists(ctx, r.GetVolumeId())
+// SizeOf implements the service.
+func (a *arrayService) SizeOf(ctx context.Context, r *linkpb.SizeOfRequest) (*linkpb.SizeOfResponse, error) {
+	size, err := a.server.o.Array.SizeOf(ctx, r.GetVolumeId())
+	return &linkpb.SizeOfResponse{SizeBytes: size}, err
 }
 
 // AttachLocal implements the service.

@@ -54,13 +54,13 @@ func TestANodeConnectsAgainWhenTheArrayRestarts(t *testing.T) {
 		s := serve(t, e, link.ServerOptions{})
 		require.Eventually(t, func() bool { return len(s.Nodes()) == 1 }, patience, time.Millisecond)
 		ready(t, c)
-		require.NoError(t, c.Exists(t.Context(), "v1"))
+		require.NoError(t, exists(c, t.Context(), "v1"))
 		release, err := s.Hold(t.Context(), "node-1", "v1")
 		require.NoError(t, err)
 		require.NoError(t, release(t.Context()))
 		l.volumes = append(l.volumes, "another")
 		s.stop()
-		require.Eventually(t, func() bool { return c.Exists(t.Context(), "v1") != nil }, patience, time.Millisecond)
+		require.Eventually(t, func() bool { return exists(c, t.Context(), "v1") != nil }, patience, time.Millisecond)
 	}
 }
 
@@ -163,7 +163,7 @@ func TestManyNodes(t *testing.T) {
 				return
 			}
 			for j := range 20 {
-				assert.NoError(t, c.Exists(ctx, "v"))
+				assert.NoError(t, exists(c, ctx, "v"))
 				release, err := s.Hold(ctx, fmt.Sprint("node-", i), fmt.Sprint("v", j))
 				if assert.NoError(t, err) {
 					assert.NoError(t, release(ctx))

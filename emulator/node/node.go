@@ -25,9 +25,10 @@ import (
 // Array is what a node asks of the array: emulator/array in one process,
 // emulator/link across processes.
 type Array interface {
-	// Exists returns backends.ErrNotFound when there is no such volume and
-	// backends.ErrUnavailable when the array does not answer.
-	Exists(ctx context.Context, volumeID string) error
+	// SizeOf returns the size of a volume in bytes, backends.ErrNotFound when
+	// there is no such volume and backends.ErrUnavailable when the array does
+	// not answer.
+	SizeOf(ctx context.Context, volumeID string) (int64, error)
 	// AttachLocal attaches a volume to this node without
 	// ControllerPublishVolume and returns the publish context.
 	AttachLocal(ctx context.Context, volumeID, nodeID string, readOnly bool) (map[string]string, error)
@@ -166,7 +167,7 @@ func (n *Node) forget(ctx context.Context, id string) error {
 // missing is the error for a volume that the node has no record of: the array
 // knows whether it exists at all.
 func (n *Node) missing(ctx context.Context, id string) error {
-	if err := n.Array.Exists(ctx, id); errors.Is(err, backends.ErrNotFound) {
+	if _, err := n.Array.SizeOf(ctx, id); errors.Is(err, backends.ErrNotFound) {
 		return err
 	}
 	return fmt.Errorf("volume %q is not staged on node %s; call NodeStageVolume first: %w", id, n.Name, backends.ErrPrecondition)

@@ -107,7 +107,7 @@ func (n *Node) reach(ctx context.Context, v *Volume, given map[string]string) (m
 
 // explain tells a volume that does not exist from one that is not attached.
 func (n *Node) explain(ctx context.Context, id string, notFound error) error {
-	if err := n.Array.Exists(ctx, id); errors.Is(err, backends.ErrNotFound) {
+	if _, err := n.Array.SizeOf(ctx, id); errors.Is(err, backends.ErrNotFound) {
 		return err
 	}
 	return fmt.Errorf("%v: %w", notFound, backends.ErrPrecondition)

@@ -15,7 +15,13 @@ func (n *Node) Stats(ctx context.Context, volumeID, path string) (backends.Stats
 	if err != nil {
 		return backends.Stats{}, fmt.Errorf("read the statistics of volume %s on node %s: %w", volumeID, n.Name, err)
 	}
-	stats, err := n.Backend.Stats(ctx, v.Staged, path)
+	staged := v.Staged
+	if staged.Block {
+		// A block device shows its new size at once; where there is none, the
+		// array knows.
+		staged.SizeBytes = n.currentSize(ctx, v)
+	}
+	stats, err := n.Backend.Stats(ctx, staged, path)
 	if err != nil {
 		return backends.Stats{}, fmt.Errorf("read the statistics of volume %s on node %s: %w", volumeID, n.Name, err)
 	}
@@ -53,7 +59,12 @@ func (n *Node) Expand(ctx context.Context, volumeID, path string, limitBytes int
 	if err != nil {
 		return 0, fmt.Errorf("expand volume %s on node %s: %w", volumeID, n.Name, err)
 	}
-	size, err := n.Backend.Expand(ctx, v.Staged)
+	next := v.clone()
+	next.Staged.SizeBytes = n.currentSize(ctx, v)
+	size, err := n.Backend.Expand(ctx, next.Staged)
+	if err == nil && next.Staged != v.Staged {
+		err = n.put(ctx, next)
+	}
 	if err != nil {
 		return 0, fmt.Errorf("expand volume %s on node %s: %w", volumeID, n.Name, err)
 	}
@@ -61,6 +72,19 @@ func (n *Node) Expand(ctx context.Context, volumeID, path string, limitBytes int
 		return 0, fmt.Errorf("expand volume %s on node %s: it has %d bytes, more than the limit of %d: %w", volumeID, n.Name, size, limitBytes, backends.ErrOutOfRange)
 	}
 	return size, nil
+}
+
+// currentSize is the size of a volume that has no device to tell it: what the
+// array says, else what was staged. It is 0 for volumes with a device.
+func (n *Node) currentSize(ctx context.Context, v *Volume) int64 {
+	if v.Staged.SizeBytes == 0 || v.Ephemeral {
+		return v.Staged.SizeBytes
+	}
+	size, err := n.Array.SizeOf(ctx, v.ID)
+	if err != nil {
+		return v.Staged.SizeBytes
+	}
+	return size
 }
 
 // Hold keeps the bytes of a volume still until the release is called. A volume

@@ -23,8 +23,10 @@ type stage struct {
 	conn  *grpc.ClientConn
 	locks *rpc.Locks
 	began chan *performance
-	// ended has one element for each call that has left the chain.
-	ended chan error
+	// arrived has one element for each call that has come to the locks, ended
+	// for each that has left the chain.
+	arrived chan struct{}
+	ended   chan error
 }
 
 type performance struct {
@@ -33,12 +35,16 @@ type performance struct {
 }
 
 func newStage(t *testing.T, o rpc.Options) *stage {
-	s := &stage{t: t, locks: rpc.NewLocks(), began: make(chan *performance), ended: make(chan error, 100)}
+	s := &stage{t: t, locks: rpc.NewLocks(), began: make(chan *performance), ended: make(chan error, 100), arrived: make(chan struct{}, 100)}
 	o.Locks = s.locks
 	o.Around = append(o.Around, func(ctx context.Context, c *rpc.Call) error {
 		err := c.Next(ctx)
 		s.ended <- err
 		return err
+	})
+	o.Checked = append(o.Checked, func(ctx context.Context, c *rpc.Call) error {
+		s.arrived <- struct{}{}
+		return c.Next(ctx)
 	})
 	o.Locked = []rpc.Step{answer(func(ctx context.Context, c *rpc.Call) error {
 		p := &performance{request: c.Request, end: make(chan error)}
@@ -71,6 +77,7 @@ func (s *stage) begins(request proto.Message) *performance {
 	s.t.Helper()
 	select {
 	case p := <-s.began:
+		<-s.arrived
 		require.True(s.t, proto.Equal(request, p.request), "want %v, got %v", request, p.request)
 		return p
 	case <-s.t.Context().Done():
@@ -86,14 +93,20 @@ func (s *stage) run(request proto.Message) (*performance, <-chan error) {
 	return s.begins(request), done
 }
 
-// requireQueues makes sure that a call waits, by its own deadline.
+// requireQueues makes sure that a call waits for another, and ends its wait.
 func (s *stage) requireQueues(request proto.Message) {
 	s.t.Helper()
-	ctx, cancel := context.WithTimeout(s.t.Context(), 50*time.Millisecond)
+	ctx, cancel := context.WithCancel(s.t.Context())
 	defer cancel()
-	err := <-s.start(ctx, request)
-	code := status.Code(err)
-	require.True(s.t, code == codes.DeadlineExceeded || code == codes.Aborted, "%v", err)
+	done := s.start(ctx, request)
+	<-s.arrived
+	select {
+	case <-s.began:
+		require.FailNow(s.t, "the method ran")
+	case <-time.After(20 * time.Millisecond):
+	}
+	cancel()
+	require.Equal(s.t, codes.Canceled, status.Code(<-done))
 	require.Equal(s.t, codes.Aborted, status.Code(<-s.ended), "it had no effect, and the log says so")
 }
 
@@ -300,13 +313,9 @@ func TestLocksForgetACallThatGaveUpWaiting(t *testing.T) {
 	t.Parallel()
 	s := newStage(t, rpc.Options{})
 	first, done := s.run(publishAt("v", "a"))
-	s.requireQueues(publishAt("v", "b"))
-
-	ctx, cancel := context.WithCancel(t.Context())
-	waiting := s.start(ctx, publishAt("v", "b"))
-	cancel()
-	require.Equal(t, codes.Canceled, status.Code(<-waiting))
-
+	for range 3 {
+		s.requireQueues(publishAt("v", "b"))
+	}
 	close(first.end)
 	require.NoError(t, <-done)
 	require.Eventually(t, s.locks.Idle, 10*time.Second, time.Millisecond)

@@ -16,6 +16,7 @@ import (
 
 	"github.com/csiemu/csiemu/backends"
 	"github.com/csiemu/csiemu/internal/blockio"
+	"github.com/csiemu/csiemu/internal/testenv"
 	"golang.org/x/sys/unix"
 )
 
@@ -200,7 +201,7 @@ func bytesRead(t *testing.T) int64 {
 
 func TestChangedDoesNotReadSharedBlocks(t *testing.T) {
 	t.Parallel()
-	dir := xfs(t)
+	dir := testenv.XFSDir(t)
 	runtime.LockOSThread()
 	defer runtime.UnlockOSThread()
 	base := image(t, dir, "base", 32*miB, blockio.Extent{Offset: 0, Length: 32 * miB})

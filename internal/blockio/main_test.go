@@ -15,8 +15,6 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/csiemu/csiemu/internal/blockio"
-	"github.com/csiemu/csiemu/internal/kernel"
-	"github.com/csiemu/csiemu/internal/mount"
 	"github.com/csiemu/csiemu/internal/testenv"
 )
 
@@ -29,30 +27,9 @@ func TestMain(m *testing.M) { testenv.Main(m) }
 
 // stores are the kinds of file system that images lie on.
 var stores = map[string]func(testing.TB) string{
-	"in the temporary directory": func(tb testing.TB) string { return tb.TempDir() },
-	"on tmpfs":                   tmpfs,
-	"on xfs with shared blocks":  xfs,
-}
-
-func tmpfs(tb testing.TB) string {
-	testenv.Need(tb, kernel.Root, kernel.Tmpfs)
-	return testenv.TmpfsDir(tb)
-}
-
-func xfs(tb testing.TB) string {
-	testenv.Need(tb, kernel.Root, kernel.Loop, kernel.XFS)
-	return testenv.XFSDir(tb)
-}
-
-// smallTmpfs has no room for more than size bytes.
-func smallTmpfs(t *testing.T, size string) string {
-	testenv.Need(t, kernel.Root, kernel.Tmpfs, kernel.FSMount)
-	dir := t.TempDir()
-	o, err := mount.ParseOptions([]string{"size=" + size})
-	require.NoError(t, err)
-	require.NoError(t, mount.Mount(t.Context(), "tmpfs", dir, "tmpfs", o))
-	t.Cleanup(func() { require.NoError(t, mount.Unmount(dir)) })
-	return dir
+	"in the temporary directory": testing.TB.TempDir,
+	"on tmpfs":                   testenv.TmpfsDir,
+	"on xfs with shared blocks":  testenv.XFSDir,
 }
 
 // newFile makes an empty file that is closed at the end of the test.

@@ -12,6 +12,7 @@ import (
 
 	"github.com/csiemu/csiemu/backends"
 	"github.com/csiemu/csiemu/internal/blockio"
+	"github.com/csiemu/csiemu/internal/testenv"
 )
 
 func TestAllocateTakesSpaceAndKeepsData(t *testing.T) {
@@ -53,7 +54,7 @@ func TestAllocateGivesBackWhatItCannotFinish(t *testing.T) {
 
 func TestAllocateOnAFullStoreIsExhausted(t *testing.T) {
 	t.Parallel()
-	dir := smallTmpfs(t, "4m")
+	dir := testenv.SmallTmpfsDir(t, 4*miB)
 	f := image(t, dir, "image", miB, blockio.Extent{Offset: 0, Length: miB})
 	free, err := blockio.FreeBytes(dir)
 	require.NoError(t, err)

@@ -16,12 +16,13 @@ import (
 	"github.com/csiemu/csiemu/internal/filesystem"
 	"github.com/csiemu/csiemu/internal/kernel"
 	"github.com/csiemu/csiemu/internal/loopdev"
+	"github.com/csiemu/csiemu/internal/testenv"
 )
 
 // crashed is the image of an ext4 as a machine leaves it that loses power.
 func crashed(t *testing.T) string {
 	t.Helper()
-	need(t, kernel.Root)
+	testenv.Need(t, kernel.Root)
 	image := newFilesystem(t, filesystem.NewMaker(filesystem.Options{}), filesystem.Ext4, 16*mebibyte)
 	m := mount(t, attach(t, image, loopdev.Config{}).Path(), filesystem.Ext4)
 	m.fill(t)

@@ -16,6 +16,7 @@ import (
 	"github.com/csiemu/csiemu/internal/filesystem"
 	"github.com/csiemu/csiemu/internal/kernel"
 	"github.com/csiemu/csiemu/internal/loopdev"
+	"github.com/csiemu/csiemu/internal/testenv"
 )
 
 // Two volumes of one template are two file systems for the kernel, which mounts
@@ -202,7 +203,7 @@ func TestFormatRefusesSizes(t *testing.T) {
 
 func TestFormatRefusesADeviceInUse(t *testing.T) {
 	t.Parallel()
-	need(t, kernel.Root, kernel.Ext4)
+	testenv.Need(t, kernel.Root, kernel.Ext4)
 	const size = 16 * mebibyte
 	maker := filesystem.NewMaker(filesystem.Options{})
 	device := attach(t, newFilesystem(t, maker, filesystem.Ext4, size), loopdev.Config{}).Path()
@@ -266,14 +267,11 @@ func TestFormatOnAFullStore(t *testing.T) {
 	}
 }
 
-// newStore mounts a tmpfs with room for that many pages of data, with a sparse
-// image in it.
+// newStore is a tmpfs with room for that many pages of data, and a sparse image
+// in it.
 func newStore(t *testing.T, pages int, size int64) (store, image string) {
 	t.Helper()
-	need(t, kernel.Root, kernel.Tmpfs)
-	store = t.TempDir()
-	require.NoError(t, unix.Mount("tmpfs", store, "tmpfs", 0, fmt.Sprintf("size=%dk", 4*pages)))
-	t.Cleanup(func() { unmount(t, store) })
+	store = testenv.SmallTmpfsDir(t, int64(pages)*4096)
 	image = filepath.Join(store, "image")
 	require.NoError(t, os.WriteFile(image, nil, 0o600))
 	require.NoError(t, os.Truncate(image, size))

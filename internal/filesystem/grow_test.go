@@ -15,11 +15,12 @@ import (
 	"github.com/csiemu/csiemu/internal/filesystem"
 	"github.com/csiemu/csiemu/internal/kernel"
 	"github.com/csiemu/csiemu/internal/loopdev"
+	"github.com/csiemu/csiemu/internal/testenv"
 )
 
 func TestGrowOffline(t *testing.T) {
 	t.Parallel()
-	need(t, kernel.Root)
+	testenv.Need(t, kernel.Root)
 	maker := filesystem.NewMaker(filesystem.Options{})
 	for _, c := range []struct{ from, to int64 }{
 		{2 * mebibyte, 20 * mebibyte},
@@ -87,7 +88,7 @@ func TestGrowMounted(t *testing.T) {
 		t.Run(fmt.Sprintf("%s from %d to %d KiB", c.fs, c.from/kibibyte, c.to/kibibyte), func(t *testing.T) {
 			t.Parallel()
 			if c.fs == filesystem.Ext4 {
-				need(t, kernel.SysResource)
+				testenv.Need(t, kernel.SysResource)
 			}
 			image := newFilesystem(t, maker, c.fs, c.from)
 			device := attach(t, image, loopdev.Config{})
@@ -122,7 +123,7 @@ func (m *mounted) size(t *testing.T, fs filesystem.Type) filesystem.Content {
 // nothing to grow.
 func TestGrowMountedExt4WithoutPrivilege(t *testing.T) {
 	t.Parallel()
-	need(t, kernel.Root)
+	testenv.Need(t, kernel.Root)
 	if kernel.Probe(t.Context(), kernel.SysResource) == nil {
 		t.Skip("this machine has CAP_SYS_RESOURCE")
 	}
@@ -148,7 +149,7 @@ func TestGrowMountedRefusesAnotherType(t *testing.T) {
 		err := filesystem.GrowMounted(t.Context(), dir+"/missing", fs, gibibyte)
 		require.ErrorIs(t, err, os.ErrNotExist)
 	}
-	need(t, kernel.Root)
+	testenv.Need(t, kernel.Root)
 	device := attach(t, newFilesystem(t, filesystem.NewMaker(filesystem.Options{}), filesystem.Ext4, 16*mebibyte), loopdev.Config{})
 	m := mount(t, device.Path(), filesystem.Ext4)
 	err := filesystem.GrowMounted(t.Context(), m.dir, filesystem.XFS, gibibyte)

@@ -22,6 +22,7 @@ import (
 	"github.com/csiemu/csiemu/internal/filesystem"
 	"github.com/csiemu/csiemu/internal/kernel"
 	"github.com/csiemu/csiemu/internal/loopdev"
+	"github.com/csiemu/csiemu/internal/testenv"
 )
 
 const (
@@ -37,20 +38,10 @@ var types = map[filesystem.Type]int64{
 	filesystem.Btrfs: 110 * mebibyte,
 }
 
-// need skips the test where the machine lacks a feature.
-func need(tb testing.TB, features ...kernel.Feature) {
-	tb.Helper()
-	for _, feature := range features {
-		if err := kernel.Probe(context.Background(), feature); err != nil {
-			tb.Skip(err)
-		}
-	}
-}
-
 // needType skips the test where a type cannot be made and mounted.
 func needType(tb testing.TB, t filesystem.Type) {
 	tb.Helper()
-	need(tb, map[filesystem.Type]kernel.Feature{
+	testenv.Need(tb, map[filesystem.Type]kernel.Feature{
 		filesystem.Ext4: kernel.Ext4, filesystem.XFS: kernel.XFS, filesystem.Btrfs: kernel.Btrfs,
 	}[t])
 }
@@ -77,7 +68,7 @@ func newFilesystem(tb testing.TB, m *filesystem.Maker, t filesystem.Type, size i
 // attach binds a loop device to an image for the length of the test.
 func attach(tb testing.TB, path string, c loopdev.Config) *loopdev.Device {
 	tb.Helper()
-	need(tb, kernel.Root, kernel.Loop, kernel.LoopConfigure)
+	testenv.Need(tb, kernel.Root, kernel.Loop, kernel.LoopConfigure)
 	pool, err := loopdev.NewPool(loopdev.Options{})
 	require.NoError(tb, err)
 	tb.Cleanup(func() { require.NoError(tb, pool.Close()) })

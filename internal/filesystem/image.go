@@ -25,11 +25,12 @@ type image struct {
 	size       int64
 }
 
-// readImage reads the head and the tail of a device of size bytes.
+// readImage reads the head and the tail of a device of size bytes, into buffers
+// that suit direct I/O.
 func readImage(r io.ReaderAt, size int64) (image, error) {
 	im := image{
-		head: make([]byte, min(size, headBytes)),
-		tail: make([]byte, min(size, tailBytes)),
+		head: alignedBuffer(min(size, headBytes)),
+		tail: alignedBuffer(min(size, tailBytes)),
 		size: size,
 	}
 	if err := readFull(r, im.head, 0); err != nil {

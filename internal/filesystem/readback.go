@@ -5,12 +5,8 @@ package filesystem
 import (
 	"bytes"
 	"context"
-	"errors"
 	"fmt"
-	"os"
 	"unsafe"
-
-	"golang.org/x/sys/unix"
 
 	"github.com/csiemu/csiemu/backends"
 )
@@ -36,7 +32,7 @@ func (t *template) verify(ctx context.Context, dev target, who identity) error {
 			buffer = alignedBuffer(end - start)
 		}
 		got := buffer[:end-start]
-		if err := dev.ReadBack(got, start); err != nil {
+		if err := readFull(dev, got, start); err != nil {
 			return fmt.Errorf("read back what was written: %w", err)
 		}
 		for _, p := range rest[:count] {
@@ -70,20 +66,4 @@ func alignedBuffer(n int64) []byte {
 	buffer := make([]byte, n+blockBytes)
 	skip := -uintptr(unsafe.Pointer(&buffer[0])) % blockBytes
 	return buffer[skip : int64(skip)+n]
-}
-
-// ReadBack reads what the device has, past the page cache. The buffer must be
-// aligned.
-func (d *device) ReadBack(b []byte, offset int64) error {
-	if d.direct == nil {
-		direct, err := os.OpenFile(d.Name(), os.O_RDONLY|unix.O_DIRECT, 0)
-		if errors.Is(err, unix.EINVAL) {
-			return readFull(d, b, offset) // an image file where that cannot be had
-		}
-		if err != nil {
-			return err
-		}
-		d.direct = direct
-	}
-	return readFull(d.direct, b, offset)
 }

@@ -17,6 +17,8 @@ import (
 // target is a device that is written to. It is an interface so that tests can
 // stop a format between any two writes.
 type target interface {
+	// ReadAt reads what the device has, not what its page cache has. The buffer
+	// must be aligned to blocks, and whole sectors are read.
 	io.ReaderAt
 	io.WriterAt
 	// Size is the device's length in bytes.
@@ -27,9 +29,6 @@ type target interface {
 	// Settle hands everything written so far to the device, past the page
 	// cache, which some file systems do not read through.
 	Settle() error
-	// ReadBack reads what the device has, not what its page cache has. The
-	// buffer must be aligned to blocks.
-	ReadBack(b []byte, offset int64) error
 	// Sync makes everything written so far survive a lost machine.
 	Sync() error
 }
@@ -40,7 +39,7 @@ type device struct {
 	size   int64
 	sector int64
 	block  bool
-	// direct is opened by the first ReadBack.
+	// direct reads a block device past its page cache.
 	direct *os.File
 }
 
@@ -54,12 +53,12 @@ func openDevice(ctx context.Context, path string) (_ *device, err error) {
 	if err != nil {
 		return nil, fmt.Errorf("open device for writing: %w", err)
 	}
+	d := &device{File: file, sector: sectorBytes}
 	defer func() {
 		if err != nil {
-			file.Close()
+			d.Close()
 		}
 	}()
-	d := &device{File: file, sector: sectorBytes}
 	if d.size, d.block, err = deviceSize(file); err != nil {
 		return nil, err
 	}
@@ -79,6 +78,9 @@ func openDevice(ctx context.Context, path string) (_ *device, err error) {
 	}
 	if d.sector, err = ioctlInt(file, unix.BLKSSZGET); err != nil {
 		return nil, fmt.Errorf("ask the sector size of %s: %w", path, err)
+	}
+	if d.direct, err = os.OpenFile(path, os.O_RDONLY|unix.O_DIRECT, 0); err != nil {
+		return nil, fmt.Errorf("open device for direct reading: %w", err)
 	}
 	return d, requireUnclaimed(file)
 }
@@ -112,6 +114,15 @@ func (d *device) Close() error {
 }
 
 func (d *device) Size() int64 { return d.size }
+
+// ReadAt reads past the page cache of a block device: that is faster for what is
+// read only once, and the only way to know what the device has.
+func (d *device) ReadAt(b []byte, offset int64) (int, error) {
+	if d.direct != nil {
+		return d.direct.ReadAt(b, offset)
+	}
+	return d.File.ReadAt(b, offset)
+}
 
 // Settle writes the page cache of a block device out, but waits for no flush of
 // the device itself. Without it xfs and btrfs, which read a device directly,

@@ -4,8 +4,8 @@
 // A frozen file system outlives the process that froze it: its writers then
 // sleep, uninterruptibly, until somebody thaws it. No code of a process runs
 // after its SIGKILL, so a second process has to be there before the freeze: the
-// watchdog. It holds a descriptor of each file system that is being frozen, and
-// thaws when its socket to the parent closes or when the limit passes.
+// watchdog. It gets a descriptor of the file system, freezes it, and thaws it
+// when told to, when its socket to the parent closes, or when the limit passes.
 //
 // # The executable runs a second time
 //
@@ -20,8 +20,15 @@
 //
 // The watchdog has a session of its own, ignores the signals of terminals and
 // service managers, works in /, and has no descriptors but its socket,
-// /dev/null and what it guards. A Freezer starts one on first use and ends it in
+// /dev/null and what it froze. A Freezer starts one on first use and ends it in
 // Close. If it dies, its parent thaws at once: nothing stays frozen without a
 // guard. Only the death of both at one moment (a killed container, a lost PID
 // namespace) leaves a file system frozen; Thaw repairs that at the next start.
+//
+// # Unmounting right after
+//
+// Only the watchdog holds the file system: the parent sends its descriptor and
+// closes it at once, while no child can be forked. A descriptor that were open
+// longer would also be open in each child of the parent between fork and exec,
+// and an unmount right after the thaw would fail now and then.
 package freeze

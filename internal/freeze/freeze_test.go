@@ -68,16 +68,12 @@ func TestUnmountRightAfterThaw(t *testing.T) {
 			}
 		}
 	})
-	inner := filepath.Join(t.TempDir(), "inner")
-	require.NoError(t, os.Mkdir(inner, 0o755))
 	for range 20 {
-		// Frozen over a mount of its own, which is busy as long as one
-		// descriptor is open.
-		require.NoError(t, mount.Bind(t.Context(), dir, inner, mount.Options{}))
-		z, err := f.Freeze(t.Context(), inner)
+		place := bind(t, dir)
+		z, err := f.Freeze(t.Context(), place)
 		require.NoError(t, err)
 		require.NoError(t, z.Thaw())
-		require.NoError(t, mount.Unmount(inner))
+		require.NoError(t, mount.Unmount(place))
 	}
 }
 
@@ -93,11 +89,12 @@ func TestLimitPasses(t *testing.T) {
 	require.ErrorIs(t, z.Thaw(), freeze.ErrExpired)
 	require.ErrorIs(t, z.Thaw(), freeze.ErrExpired, "again")
 
-	z, err = f.Freeze(t.Context(), dir)
+	place := bind(t, dir)
+	z, err = f.Freeze(t.Context(), place)
 	require.NoError(t, err, "the next one")
 	await(t, "end of the limit", patience, z.Expired())
 	require.False(t, isFrozen(t, dir))
-	require.NoError(t, mount.Unmount(dir), "the watchdog holds what it thawed")
+	require.NoError(t, mount.Unmount(place), "something holds what was thawed")
 	require.ErrorIs(t, z.Thaw(), freeze.ErrExpired)
 }
 
@@ -222,8 +219,9 @@ func TestCancelledFreezeIsUndone(t *testing.T) {
 func TestCloseThaws(t *testing.T) {
 	t.Parallel()
 	dir := ext4(t)
+	place := bind(t, dir)
 	f := freeze.New(freeze.Options{})
-	z, err := f.Freeze(t.Context(), dir)
+	z, err := f.Freeze(t.Context(), place)
 	require.NoError(t, err)
 	watchdog := f.WatchdogPID()
 	require.NotZero(t, watchdog)
@@ -231,7 +229,7 @@ func TestCloseThaws(t *testing.T) {
 
 	require.NoError(t, f.Close())
 	require.NoError(t, await(t, "end of the write", patience, writer))
-	require.NoError(t, mount.Unmount(dir), "something is held still")
+	require.NoError(t, mount.Unmount(place), "something is held still")
 	require.ErrorIs(t, syscall.Kill(watchdog, 0), syscall.ESRCH)
 	require.ErrorIs(t, z.Thaw(), freeze.ErrExpired)
 	await(t, "news of the thaw", patience, z.Expired())

@@ -7,11 +7,8 @@ import (
 	"fmt"
 	"io/fs"
 	"os"
-	"syscall"
 
 	"golang.org/x/sys/unix"
-
-	"github.com/csiemu/csiemu/internal/kernel"
 )
 
 // The ioctls of linux/fs.h; x/sys does not have them.
@@ -25,70 +22,59 @@ const (
 // its watchdog were killed. A file system that is not frozen, and a directory
 // that is gone or where nothing is mounted, is no error.
 func Thaw(dir string) error {
-	root, err := openMounted(dir)
-	if errors.Is(err, fs.ErrNotExist) || errors.Is(err, ErrNotMounted) {
-		return nil
-	}
-	if err != nil {
-		return fmt.Errorf("thaw %s: %w", dir, err)
-	}
-	err = thawRoot(root)
-	if errors.Is(err, unix.EINVAL) { // it was not frozen
-		err = nil
-	}
-	if err := errors.Join(err, closeAndSettle(root)); err != nil {
+	if err := thawMounted(dir, func(uint64) bool { return true }); err != nil {
 		return fmt.Errorf("thaw %s: %w", dir, err)
 	}
 	return nil
 }
 
+// thawMounted thaws what is mounted at dir, if it is the right device.
+func thawMounted(dir string, isRight func(device uint64) bool) error {
+	root, device, err := openMounted(dir)
+	if errors.Is(err, fs.ErrNotExist) || errors.Is(err, ErrNotMounted) {
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	if isRight(device) {
+		err = thaw(root)
+	}
+	if errors.Is(err, unix.EINVAL) { // it was not frozen
+		err = nil
+	}
+	return errors.Join(err, root.Close())
+}
+
 // openMounted opens the root directory of the file system mounted at dir.
-func openMounted(dir string) (*os.File, error) {
+func openMounted(dir string) (root *os.File, device uint64, err error) {
 	fd, err := unix.Open(dir, unix.O_RDONLY|unix.O_DIRECTORY|unix.O_NOFOLLOW|unix.O_CLOEXEC, 0)
 	if err != nil {
-		return nil, os.NewSyscallError("open", err)
+		return nil, 0, os.NewSyscallError("open", err)
 	}
-	root := os.NewFile(uintptr(fd), dir)
+	root = os.NewFile(uintptr(fd), dir)
 	var st unix.Statx_t
 	err = os.NewSyscallError("statx", unix.Statx(fd, "", unix.AT_EMPTY_PATH, 0, &st))
 	if err == nil && st.Attributes&unix.STATX_ATTR_MOUNT_ROOT == 0 {
 		err = ErrNotMounted
 	}
 	if err != nil {
-		return nil, errors.Join(err, closeAndSettle(root))
+		return nil, 0, errors.Join(err, root.Close())
 	}
-	return root, nil
+	return root, unix.Mkdev(st.Dev_major, st.Dev_minor), nil
 }
 
-// closeAndSettle closes f, and waits until no child process between fork and
-// exec has it still: an unmount right after would find the file system busy.
-func closeAndSettle(f *os.File) error {
-	err := f.Close()
-	syscall.ForkLock.RLock()
-	defer syscall.ForkLock.RUnlock()
-	return err
+func freeze(root *os.File) error {
+	return os.NewSyscallError("ioctl FIFREEZE", ioctl(root, fiFreeze))
 }
 
-func freezeRoot(root *os.File) error {
-	err := ioctl(int(root.Fd()), fiFreeze)
-	switch {
-	case errors.Is(err, unix.EBUSY):
-		return ErrFrozen
-	case errors.Is(err, unix.EOPNOTSUPP):
-		return &kernel.NotSupportedError{Feature: kernel.Freeze, Reason: "this type of file system cannot be frozen"}
-	case errors.Is(err, unix.EPERM):
-		return &kernel.NotSupportedError{Feature: kernel.Freeze, Reason: err.Error(), Remedy: "run with CAP_SYS_ADMIN"}
-	}
-	return os.NewSyscallError("ioctl FIFREEZE", err)
+func thaw(root *os.File) error {
+	return os.NewSyscallError("ioctl FITHAW", ioctl(root, fiThaw))
 }
 
-func thawRoot(root *os.File) error {
-	return os.NewSyscallError("ioctl FITHAW", ioctl(int(root.Fd()), fiThaw))
-}
-
-func ioctl(fd int, request uint) error {
+func ioctl(f *os.File, request uint) error {
 	for {
-		err := unix.IoctlSetInt(fd, request, 0)
+		err := unix.IoctlSetInt(int(f.Fd()), request, 0)
 		if err != unix.EINTR {
 			return err
 		}

@@ -4,181 +4,153 @@ package freeze
 
 import (
 	"errors"
+	"io"
 	"net"
 	"os"
 	"os/exec"
 	"sync"
-	"syscall"
 	"time"
 
 	"golang.org/x/sys/unix"
 )
 
-// answerTimeout is how long the watchdog may take to answer. One that does not
-// is killed: what it guards is thawed then, and a new one started.
-const answerTimeout = 10 * time.Second
-
-var (
-	errWatchdogGone = errors.New("watchdog is gone")
-	errNoRoom       = errors.New("watchdog has too many open files")
+const (
+	// answerTimeout is how long the watchdog may take to thaw. One that does not
+	// answer is killed and its parent thaws.
+	answerTimeout = 10 * time.Second
+	// undoGrace is how long a cancelled freeze is waited for. On a device that
+	// hangs it is undone behind the caller's back.
+	undoGrace = 500 * time.Millisecond
 )
+
+var errWatchdogGone = errors.New("watchdog is gone")
 
 // link is the parent's side of a running watchdog.
 type link struct {
 	conn *net.UnixConn
 	cmd  *exec.Cmd
-	// dead is closed when the process is gone, and its descriptors with it.
+	// dead is closed when the process is gone, with its descriptors, and what
+	// it had frozen is thawed.
 	dead chan struct{}
 
 	mu     sync.Mutex
 	lastID uint64
-	guards map[uint64]*guarded
+	// tickets are the freezes without an answer to their opThaw; nil when the
+	// watchdog is gone.
+	tickets map[uint64]*ticket
 }
 
-// guarded is one descriptor in the hands of the watchdog.
-type guarded struct {
-	id      uint64
-	answers chan message
-	expired chan struct{}
-	once    sync.Once
-}
-
-func (g *guarded) expire() { g.once.Do(func() { close(g.expired) }) }
-
-func startWatchdog() (*link, error) {
-	conn, theirs, err := socketPair()
+// begin sends the file system mounted at dir to the watchdog, to freeze it.
+func (l *link) begin(dir string, limit time.Duration) (*ticket, error) {
+	t := newTicket(dir)
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.tickets == nil {
+		return nil, errWatchdogGone
+	}
+	l.lastID++
+	t.id = l.lastID
+	err := t.lend(func(root *os.File) error {
+		return l.send(message{op: opFreeze, id: t.id, value: int64(limit)}, root)
+	})
 	if err != nil {
 		return nil, err
 	}
-	// This executable, even if its file was replaced or removed meanwhile.
-	cmd := exec.Command("/proc/self/exe")
-	cmd.Args = []string{watchdogName}
-	cmd.Env = []string{watchdogEnv + "=1"}
-	cmd.Dir = "/"
-	cmd.ExtraFiles = []*os.File{theirs} // descriptor 3
-	cmd.SysProcAttr = &syscall.SysProcAttr{Setsid: true}
-	err = cmd.Start()
-	err = errors.Join(err, theirs.Close())
-	if err != nil {
-		return nil, errors.Join(err, conn.Close())
-	}
-	l := &link{conn: conn, cmd: cmd, dead: make(chan struct{}), guards: make(map[uint64]*guarded)}
-	go l.listen()
-	return l, nil
+	l.tickets[t.id] = t
+	return t, nil
 }
 
-func socketPair() (*net.UnixConn, *os.File, error) {
-	fds, err := unix.Socketpair(unix.AF_UNIX, unix.SOCK_SEQPACKET|unix.SOCK_CLOEXEC, 0)
-	if err != nil {
-		return nil, nil, os.NewSyscallError("socketpair", err)
+// end makes the watchdog thaw and let go. It reports whether it had to.
+func (l *link) end(t *ticket) (early bool) {
+	timeout := time.AfterFunc(answerTimeout, l.kill)
+	defer timeout.Stop()
+	l.askToThaw(t)
+	select {
+	case early = <-t.thawed:
+		return early
+	case <-t.lost:
+		return true
 	}
-	ours, theirs := os.NewFile(uintptr(fds[0]), "parent"), os.NewFile(uintptr(fds[1]), "watchdog")
-	conn, err := unixConn(ours)
-	if err != nil {
-		return nil, nil, errors.Join(err, theirs.Close())
-	}
-	return conn, theirs, nil
 }
 
-// unixConn makes a connection of f, which it takes.
-func unixConn(f *os.File) (*net.UnixConn, error) {
-	conn, err := net.FileConn(f) // which duplicates the descriptor
-	if err := errors.Join(err, f.Close()); err != nil {
-		return nil, err
+// abandon is end for a caller who has no time.
+func (l *link) abandon(t *ticket) {
+	grace := time.NewTimer(undoGrace)
+	defer grace.Stop()
+	l.askToThaw(t)
+	select {
+	case <-t.thawed:
+	case <-t.lost:
+	case <-grace.C:
 	}
-	return conn.(*net.UnixConn), nil
 }
 
-// listen hands out what the watchdog says, until it is gone.
+func (l *link) askToThaw(t *ticket) {
+	if l.send(message{op: opThaw, id: t.id}, nil) != nil {
+		l.kill()
+	}
+}
+
+func (l *link) send(m message, root *os.File) error {
+	// A watchdog that was stopped reads nothing. Who sends later moves the
+	// deadline of who waits already, by no more than the timeout.
+	if err := l.conn.SetWriteDeadline(time.Now().Add(answerTimeout)); err != nil {
+		return err
+	}
+	return send(l.conn, m, root)
+}
+
+// listen hands out what the watchdog says. When it is gone, what was frozen is
+// thawed without it.
 func (l *link) listen() {
 	defer close(l.dead)
 	for {
 		m, _, err := receive(l.conn) // the watchdog sends no descriptors
 		if err != nil {
+			if !errors.Is(err, io.EOF) {
+				l.kill()
+			}
 			break
 		}
-		l.mu.Lock()
-		g := l.guards[m.id]
-		l.mu.Unlock()
-		switch {
-		case g == nil:
-		case m.op == opExpired:
-			g.expire()
-		default:
-			g.answers <- m // has room: each question waits for its answer
-		}
+		l.deliver(m)
 	}
-	l.kill()
 	_ = l.conn.Close()
-	_ = l.cmd.Wait() // how it ended does not matter; a zombie has closed its files
+	_ = l.cmd.Wait() // how it ended does not matter; it has closed its files now
+
+	l.mu.Lock()
+	tickets := l.tickets
+	l.tickets = nil
+	l.mu.Unlock()
+	var rescues sync.WaitGroup
+	for _, t := range tickets {
+		rescues.Go(t.rescue)
+	}
+	rescues.Wait()
+}
+
+func (l *link) deliver(m message) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	t := l.tickets[m.id]
+	switch {
+	case t == nil:
+	case m.op == opFrozen:
+		t.frozen <- unix.Errno(m.value) // has room, as each comes once
+	case m.op == opExpired:
+		t.expire()
+	case m.op == opThawed:
+		delete(l.tickets, m.id)
+		t.thawed <- m.value != 0
+	}
 }
 
 // kill ends the watchdog, if it still runs, without waiting for it.
 func (l *link) kill() { _ = l.cmd.Process.Kill() }
 
 func (l *link) isDead() bool {
-	select {
-	case <-l.dead:
-		return true
-	default:
-		return false
-	}
-}
-
-// hold gives the watchdog a descriptor of root to guard.
-func (l *link) hold(root *os.File, limit time.Duration) (*guarded, error) {
-	l.mu.Lock()
-	l.lastID++
-	g := &guarded{id: l.lastID, answers: make(chan message, 1), expired: make(chan struct{})}
-	l.guards[g.id] = g
-	l.mu.Unlock()
-	answer, err := l.ask(g, message{op: opHold, id: g.id, value: int64(limit)}, root)
-	if err == nil && answer.value != 0 {
-		err = errNoRoom
-	}
-	if err != nil {
-		l.forget(g)
-		return nil, err
-	}
-	return g, nil
-}
-
-// release makes the watchdog let go of g and reports whether it thawed before.
-// When it returns, the watchdog has closed its descriptor or is gone.
-func (l *link) release(g *guarded) (expired bool) {
-	defer l.forget(g)
-	m, err := l.ask(g, message{op: opRelease, id: g.id}, nil)
-	return err == nil && m.value != 0
-}
-
-func (l *link) forget(g *guarded) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	delete(l.guards, g.id)
-}
-
-// ask sends m and waits for the answer. An error means that the watchdog is
-// gone.
-func (l *link) ask(g *guarded, m message, root *os.File) (message, error) {
-	timeout := time.NewTimer(answerTimeout)
-	defer timeout.Stop()
-	// A watchdog that was stopped reads nothing. Asking later moves the deadline
-	// of those who wait already, by no more than the timeout.
-	err := l.conn.SetWriteDeadline(time.Now().Add(answerTimeout))
-	if err == nil {
-		err = send(l.conn, m, root)
-	}
-	if err == nil {
-		select {
-		case answer := <-g.answers:
-			return answer, nil
-		case <-l.dead:
-		case <-timeout.C:
-		}
-	}
-	l.kill()
-	<-l.dead
-	return message{}, errWatchdogGone
+	return l.tickets == nil
 }
 
 // close ends the watchdog, which thaws what it guards still, and waits for it.

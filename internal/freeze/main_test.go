@@ -4,14 +4,16 @@ package freeze_test
 
 import (
 	"context"
+	"crypto/rand"
+	"errors"
 	"fmt"
 	"os"
 	"os/exec"
 	"path/filepath"
-	"strconv"
 	"testing"
 	"time"
 
+	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 	"golang.org/x/sys/unix"
 
@@ -53,7 +55,7 @@ func ext4(tb testing.TB) string {
 	pool, err := loopdev.NewPool(loopdev.Options{})
 	require.NoError(tb, err)
 	tb.Cleanup(func() { require.NoError(tb, pool.Close()) })
-	device, err := pool.Attach(ctx, backing, loopdev.Config{Name: "freeze-test-" + strconv.Itoa(os.Getpid()) + filepath.Base(filepath.Dir(work)), Autoclear: true})
+	device, err := pool.Attach(ctx, backing, loopdev.Config{Name: "freeze-" + rand.Text(), Autoclear: true})
 	require.NoError(tb, err)
 	tb.Cleanup(func() {
 		_, err := pool.Detach(ctx, device)
@@ -62,8 +64,25 @@ func ext4(tb testing.TB) string {
 	dir := filepath.Join(work, "mounted")
 	require.NoError(tb, os.Mkdir(dir, 0o755))
 	require.NoError(tb, mount.Mount(ctx, device.Path(), dir, "ext4", mount.Options{}))
-	tb.Cleanup(func() { require.NoError(tb, mount.Unmount(dir)) })
+	tb.Cleanup(func() {
+		// A child that another test is just starting may have the files of this
+		// one until it calls exec.
+		require.Eventually(tb, func() bool {
+			err := mount.Unmount(dir)
+			return !errors.Is(err, mount.ErrBusy) && assert.NoError(tb, err)
+		}, patience, time.Millisecond)
+	})
 	return dir
+}
+
+// bind shows the file system at dir at one more place, which is busy only as
+// long as it is held there.
+func bind(tb testing.TB, dir string) string {
+	tb.Helper()
+	target := tb.TempDir()
+	require.NoError(tb, mount.Bind(tb.Context(), dir, target, mount.Options{}))
+	tb.Cleanup(func() { require.NoError(tb, mount.Unmount(target)) })
+	return target
 }
 
 // startWriter writes to the file system in dir; the channel gets the result.

@@ -14,17 +14,18 @@ import (
 // What the parent and its watchdog say to each other. Each message is one
 // packet.
 const (
-	// opHold asks to guard the descriptor that comes with it; value is the
-	// limit in nanoseconds. It is answered with opHeld, whose value is 0 if the
-	// descriptor did come.
-	opHold = byte(iota + 1)
-	opHeld
-	// opRelease asks to let go without thawing. It is answered with
-	// opReleased when the descriptor is closed; its value is 0 if the limit
-	// did not pass before.
-	opRelease
-	opReleased
-	// opExpired says that the limit passed and the file system is thawed.
+	// opFreeze asks to freeze the file system whose descriptor comes with it;
+	// value is the limit in nanoseconds. It is answered with opFrozen, whose
+	// value is the error number, 0 for none.
+	opFreeze = byte(iota + 1)
+	opFrozen
+	// opThaw asks to thaw, or not to freeze any more. It follows each opFreeze,
+	// even if that failed, and is answered with opThawed when the descriptor is
+	// closed. Its value is 0 if the file system was frozen until then.
+	opThaw
+	opThawed
+	// opExpired says that the limit passed, the file system is thawed and the
+	// descriptor closed.
 	opExpired
 )
 
@@ -85,7 +86,7 @@ func descriptorIn(oob []byte) (*os.File, error) {
 	for i := range controls {
 		fds, err := unix.ParseUnixRights(&controls[i])
 		if err == nil && len(fds) == 1 { // there is room for one
-			return os.NewFile(uintptr(fds[0]), "guarded"), nil
+			return os.NewFile(uintptr(fds[0]), "frozen"), nil
 		}
 	}
 	return nil, nil

@@ -15,6 +15,7 @@ import (
 
 	"github.com/csiemu/csiemu/internal/kernel"
 	"github.com/csiemu/csiemu/internal/loopdev"
+	"github.com/csiemu/csiemu/internal/testenv"
 )
 
 func TestAttachedDeviceIsWhatWasAskedFor(t *testing.T) {
@@ -30,7 +31,7 @@ func TestAttachedDeviceIsWhatWasAskedFor(t *testing.T) {
 	} {
 		for where, dir := range map[string]func(testing.TB) string{
 			"on disk":  func(tb testing.TB) string { return tb.TempDir() },
-			"on tmpfs": func(tb testing.TB) string { return mountDir(tb, "tmpfs") },
+			"on tmpfs": func(tb testing.TB) string { return testenv.TmpfsDir(tb) },
 		} {
 			t.Run(name+" "+where, func(t *testing.T) {
 				t.Parallel()
@@ -175,7 +176,9 @@ func TestAttachRefuses(t *testing.T) {
 func TestMissingDirectIOIsAnErrorThatNamesIt(t *testing.T) {
 	t.Parallel()
 	pool := newPool(t, loopdev.Options{})
-	dir := mountDir(t, "ramfs")
+	dir := t.TempDir()
+	require.NoError(t, unix.Mount("ramfs", dir, "ramfs", 0, ""))
+	t.Cleanup(func() { require.NoError(t, unix.Unmount(dir, unix.MNT_DETACH)) })
 	require.Error(t, kernel.DirectIO(dir))
 	backing := newBacking(t, dir)
 	name := uniqueName()
@@ -217,7 +220,7 @@ func TestDirectIODeviceBypassesThePageCache(t *testing.T) {
 func TestDetachedIndexIsUsedAgain(t *testing.T) {
 	t.Parallel()
 	pool := newPool(t, loopdev.Options{})
-	backing := newBacking(t, mountDir(t, "tmpfs"))
+	backing := newBacking(t, testenv.TmpfsDir(t))
 	seen := map[int]bool{}
 	for i := range 50 {
 		d := attach(t, pool, backing, loopdev.Config{Name: fmt.Sprintf("%s-%d", uniqueName(), i)})

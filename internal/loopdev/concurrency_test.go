@@ -13,6 +13,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/csiemu/csiemu/internal/loopdev"
+	"github.com/csiemu/csiemu/internal/testenv"
 )
 
 // Two pools stand for two processes that take from the same devices.
@@ -20,7 +21,7 @@ func TestManyCallersAttachAndDetachAtOnce(t *testing.T) {
 	t.Parallel()
 	const callers, rounds = 32, 6
 	pools := []*loopdev.Pool{newPool(t, loopdev.Options{}), newPool(t, loopdev.Options{})}
-	dir := mountDir(t, "tmpfs")
+	dir := testenv.TmpfsDir(t)
 	failures := make(chan error, callers)
 	var group sync.WaitGroup
 	for caller := range callers {

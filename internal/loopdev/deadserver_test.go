@@ -15,6 +15,7 @@ import (
 
 	"github.com/csiemu/csiemu/internal/kernel"
 	"github.com/csiemu/csiemu/internal/loopdev"
+	"github.com/csiemu/csiemu/internal/testenv"
 )
 
 // The kernel asks the backing file for its inode whenever it is asked for a
@@ -26,9 +27,9 @@ func TestDeviceWhoseBackingFileIsDeadIsDetached(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			pool := newPool(t, loopdev.Options{})
-			need(t, kernel.FUSE)
-			server := serveFUSE(t)
-			backing, err := os.OpenFile(server.path, os.O_RDWR, 0)
+			testenv.Need(t, kernel.FUSE)
+			path, kill := serveFUSE(t)
+			backing, err := os.OpenFile(path, os.O_RDWR, 0)
 			require.NoError(t, err)
 			d := attach(t, pool, backing, loopdev.Config{})
 			require.NoError(t, backing.Close())
@@ -37,7 +38,7 @@ func TestDeviceWhoseBackingFileIsDeadIsDetached(t *testing.T) {
 				user = openDevice(t, d, os.O_RDWR)
 			}
 
-			require.NoError(t, server.connection.Close())
+			kill()
 			_, err = d.Status()
 			require.ErrorIs(t, err, unix.ENOTCONN)
 			require.NotErrorIs(t, err, loopdev.ErrNotBound)
@@ -58,46 +59,35 @@ func TestDeviceWhoseBackingFileIsDeadIsDetached(t *testing.T) {
 	}
 }
 
-// fuseFile is a file of 1 MiB of zeros, served by this process.
-type fuseFile struct {
-	path       string
-	connection *os.File
+// serveFUSE makes a file of 1 MiB of zeros that is served by a process of its
+// own, and returns how to kill that.
+func serveFUSE(t *testing.T) (path string, kill func()) {
+	t.Helper()
+	path = filepath.Join(t.TempDir(), "file")
+	require.NoError(t, os.WriteFile(path, nil, 0o600))
+	t.Cleanup(func() { require.NoError(t, unix.Unmount(path, unix.MNT_DETACH)) })
+	kill, _ = startHelper(t, "serve", path, "")
+	return path, kill
 }
 
-func serveFUSE(t *testing.T) fuseFile {
-	t.Helper()
-	path := filepath.Join(t.TempDir(), "file")
-	require.NoError(t, os.WriteFile(path, nil, 0o600))
-	fd, err := unix.Open("/dev/fuse", unix.O_RDWR|unix.O_CLOEXEC|unix.O_NONBLOCK, 0)
-	require.NoError(t, err)
-	options := fmt.Sprintf("fd=%d,rootmode=100600,user_id=0,group_id=0", fd)
-	if err := unix.Mount("test", path, "fuse", unix.MS_NOSUID|unix.MS_NODEV, options); err != nil {
-		unix.Close(fd)
-		require.NoError(t, err)
+func mountFUSE(path string) (connection *os.File, err error) {
+	fd, err := unix.Open("/dev/fuse", unix.O_RDWR|unix.O_CLOEXEC, 0)
+	if err != nil {
+		return nil, err
 	}
-	connection := os.NewFile(uintptr(fd), "/dev/fuse")
-	done := make(chan struct{})
-	go func() {
-		defer close(done)
-		answerFUSE(connection)
-	}()
-	t.Cleanup(func() {
-		connection.Close()
-		<-done
-		require.NoError(t, unix.Unmount(path, unix.MNT_DETACH))
-	})
-	return fuseFile{path, connection}
+	options := fmt.Sprintf("fd=%d,rootmode=100600,user_id=0,group_id=0", fd)
+	return os.NewFile(uintptr(fd), "/dev/fuse"), unix.Mount("test", path, "fuse", unix.MS_NOSUID|unix.MS_NODEV, options)
 }
 
 // answerFUSE speaks as much of the protocol (linux/fuse.h) as a file needs, and
 // allows no attribute to be remembered.
-func answerFUSE(connection *os.File) {
-	const getattr, open, read, init = 3, 14, 15, 26
+func answerFUSE(connection *os.File) error {
+	const getattr, open, read, release, fsync, flush, init = 3, 14, 15, 18, 20, 25, 26
 	request := make([]byte, 256<<10)
 	for {
 		n, err := connection.Read(request)
 		if err != nil {
-			return
+			return err
 		}
 		in, order := request[:n], binary.NativeEndian
 		reply := append([]byte(nil), make([]byte, 16)...) // length, error, unique
@@ -120,7 +110,10 @@ func answerFUSE(connection *os.File) {
 			reply = append(reply, make([]byte, 16)...)
 		case read:
 			reply = append(reply, make([]byte, order.Uint32(in[40+16:]))...)
-		default: // flush, release, fsync: nothing to do
+		case release, fsync, flush:
+		default:
+			refused := -int32(unix.ENOSYS)
+			order.PutUint32(reply[4:], uint32(refused))
 		}
 		order.PutUint32(reply, uint32(len(reply)))
 		if _, err := connection.Write(reply); err != nil {

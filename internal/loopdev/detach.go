@@ -30,7 +30,7 @@ func (p *Pool) Detach(ctx context.Context, d *Device) (inUse bool, err error) {
 	defer d.mu.Unlock()
 	became, err := d.detach(ctx)
 	switch {
-	case became == ours:
+	case became == freed:
 		p.indexes.give(d.Index)
 	case became == lingers && !d.lingering:
 		d.lingering = true
@@ -46,8 +46,8 @@ func (p *Pool) Detach(ctx context.Context, d *Device) (inUse bool, err error) {
 type outcome int
 
 const (
-	gone    outcome = iota // released before, perhaps bound by another since
-	ours                   // released by this call: the index is free
+	gone    outcome = iota // not ours any more, perhaps bound by another
+	freed                  // released by this call: the index is ours to use
 	lingers                // somebody holds it
 )
 
@@ -55,36 +55,21 @@ func (d *Device) detach(ctx context.Context) (outcome, error) {
 	if armed, err := d.arm(); err != nil || !armed {
 		return gone, err
 	}
-	// On this kernel LOOP_CLR_FD only asks for the release at the last close.
-	// Ours was the last, or somebody else has the device open.
-	wait, cancel := context.WithTimeout(ctx, releasePatience)
-	defer cancel()
-	for delay := 50 * time.Microsecond; ; delay = min(2*delay, 20*time.Millisecond) {
-		switch state, err := d.look(); {
-		case err != nil:
-			return gone, err
-		case state == free:
-			return ours, nil
-		case state == foreign:
-			return gone, nil
-		case state == claimed:
-			cancel() // a mount does not go by itself
-		}
-		if !pause(wait, delay) {
-			break
-		}
+	// LOOP_CLR_FD asks for the release at the last close. Ours was the last, or
+	// somebody else has the device open.
+	if settled, became, err := d.settled(); settled {
+		return became, err
 	}
+	if settled, became, err := d.wait(ctx); settled {
+		return became, err
+	}
+	// Fenced even if the context is done: what is armed must not be written to.
 	if err := d.limit(context.WithoutCancel(ctx), "fence", fencedSize()); err != nil && !errors.Is(err, ErrNotBound) {
 		return lingers, err
 	}
 	// The user may have gone while the fence went up.
-	switch state, err := d.look(); {
-	case err != nil:
-		return lingers, err
-	case state == free:
-		return ours, nil
-	case state == foreign:
-		return gone, nil
+	if settled, became, err := d.settled(); settled {
+		return became, err
 	}
 	return lingers, nil
 }
@@ -103,57 +88,77 @@ func (d *Device) arm() (bool, error) {
 		}
 	}
 	d.holding = false
-	err := d.verify(fd)
-	if errors.Is(err, ErrNotBound) {
-		return false, closeFD(fd)
-	}
-	if err == nil {
+	b, err := d.ask(fd)
+	if err == nil && b == own {
 		err = clearFD(fd)
 	}
-	return err == nil, errors.Join(err, closeFD(fd))
+	return b == own, errors.Join(err, closeFD(fd))
 }
 
-// state is what a look at a device finds.
-type state int
+// wait looks until the device is settled. It gives up after releasePatience, at
+// the end of the context, and at once if the user is one that does not just
+// look: a mount, or whoever else claims the device for himself.
+func (d *Device) wait(ctx context.Context) (settled bool, became outcome, err error) {
+	ctx, cancel := context.WithTimeout(ctx, releasePatience)
+	defer cancel()
+	for delay := 50 * time.Microsecond; pause(ctx, delay); delay = min(2*delay, 20*time.Millisecond) {
+		if settled, became, err = d.settled(); settled {
+			return settled, became, err
+		}
+		claimed, err := d.claimed()
+		if err != nil {
+			return true, lingers, err
+		}
+		if claimed {
+			break
+		}
+	}
+	return false, lingers, nil
+}
 
-const (
-	free    state = iota // bound to nothing
-	foreign              // bound by another
-	held                 // still ours, or just being released
-	claimed              // still ours and mounted, or opened exclusively
-)
-
-func (d *Device) look() (state, error) {
+// settled looks at the device once and reports whether there is anything left to
+// wait for, and if not, the outcome.
+func (d *Device) settled() (settled bool, became outcome, err error) {
 	_, fd, err := d.nodes.open(d.Index, readOnly)
 	if errors.Is(err, ErrNotBound) {
-		// No such device, or its last closer is at work in the kernel.
-		if hasBackingFile(d.Index) {
-			return held, nil
-		}
-		return free, nil
+		// There is no such device, or its last closer is at work in the kernel.
+		return !hasBackingFile(d.Index), freed, nil
 	}
 	if err != nil {
-		return held, err
+		return true, lingers, err
 	}
-	defer closeFD(fd)
-	if err := d.verify(fd); errors.Is(err, ErrNotBound) {
-		if _, err := unix.IoctlLoopGetStatus64(fd); errors.Is(err, unix.ENXIO) {
-			return free, nil
+	b, err := d.ask(fd)
+	if err = errors.Join(err, closeFD(fd)); err != nil {
+		return true, lingers, err
+	}
+	switch b {
+	case unbound:
+		return true, freed, nil
+	case foreign:
+		return true, gone, nil
+	}
+	return false, lingers, nil
+}
+
+// claimed reports whether somebody has the device, which is ours, exclusively.
+func (d *Device) claimed() (claimed bool, err error) {
+	err = d.with("look at", func(int) error {
+		// Only while the device is open and ours: an exclusive opener makes the
+		// mounts of others fail.
+		_, fd, err := d.nodes.open(d.Index, exclusive)
+		if errors.Is(err, unix.EBUSY) {
+			claimed = true
+			return nil
 		}
-		return foreign, nil
-	} else if err != nil {
-		return held, err
+		if err != nil {
+			return err
+		}
+		return closeFD(fd)
+	})
+	if errors.Is(err, ErrNotBound) {
+		return false, nil // settled meanwhile, as the next look will tell
 	}
-	// Asked only of a device that is ours and stays so while fd is open: an
-	// exclusive opener makes the mounts of others fail.
-	_, claim, err := d.nodes.open(d.Index, exclusive)
-	if errors.Is(err, unix.EBUSY) {
-		return claimed, nil
-	}
-	if err == nil {
-		err = closeFD(claim)
-	}
-	return held, err
+	return claimed, err
 }
 
 // Release lets go of an autoclear device without asking for its release: it

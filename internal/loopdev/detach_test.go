@@ -15,6 +15,7 @@ import (
 
 	"github.com/csiemu/csiemu/internal/kernel"
 	"github.com/csiemu/csiemu/internal/loopdev"
+	"github.com/csiemu/csiemu/internal/testenv"
 )
 
 func TestDetachWhileOpenFencesAndLetsTheLastUserRelease(t *testing.T) {
@@ -52,7 +53,7 @@ func TestDetachWhileOpenFencesAndLetsTheLastUserRelease(t *testing.T) {
 
 func TestDetachWhileMountedGivesTheFileSystemEIO(t *testing.T) {
 	t.Parallel()
-	need(t, kernel.Ext4)
+	testenv.Need(t, kernel.Ext4)
 	pool := newPool(t, loopdev.Options{})
 	backing := newBacking(t, t.TempDir())
 	require.NoError(t, backing.Truncate(32*mebibyte))
@@ -138,20 +139,20 @@ func TestAutoclearDeviceGoesWithItsHolder(t *testing.T) {
 	})
 	t.Run("when it is killed", func(t *testing.T) {
 		t.Parallel()
-		needLoop(t)
+		testenv.Need(t, kernel.Root, kernel.Loop, kernel.LoopConfigure)
 		name := uniqueName()
-		holder, index := startHolder(t, newBacking(t, t.TempDir()).Name(), name)
+		kill, index := startHelper(t, "hold", newBacking(t, t.TempDir()).Name(), name)
 		status, err := loopdev.StatusOf(index, loopdev.Options{})
 		require.NoError(t, err)
 		require.Equal(t, name, status.Name)
-		require.NoError(t, holder.Process.Kill())
+		kill()
 		requireReleased(t, index, name)
 	})
 }
 
 func TestPlainDeviceOutlivesReleaseAndPool(t *testing.T) {
 	t.Parallel()
-	needLoop(t)
+	testenv.Need(t, kernel.Root, kernel.Loop, kernel.LoopConfigure)
 	pool, err := loopdev.NewPool(loopdev.Options{})
 	require.NoError(t, err)
 	d := attach(t, pool, newBacking(t, t.TempDir()), loopdev.Config{})

@@ -11,21 +11,43 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// verify asks over an open descriptor whether the device is still this one. As
-// long as the descriptor is open the answer stays true.
-func (d *Device) verify(fd int) error {
+// binding is whose file a device is bound to.
+type binding int
+
+const (
+	unbound binding = iota
+	own             // the device carries our name
+	foreign         // it carries another
+)
+
+// ask asks over an open descriptor whether the device is still this one. As long
+// as the descriptor is open, own stays true.
+func (d *Device) ask(fd int) (binding, error) {
 	info, err := unix.IoctlLoopGetStatus64(fd)
 	switch {
 	case errors.Is(err, unix.ENXIO):
-		return fmt.Errorf("%s: %w", d.Name, ErrNotBound)
+		return unbound, nil
 	case err != nil:
 		// The kernel asks the backing file for its inode and fails where that
 		// does not answer, as on a FUSE file whose server is dead.
 		if d.sequence != 0 && d.sequence == diskSequence(fd) {
-			return nil
+			return own, nil
 		}
-		return fmt.Errorf("ask loop%d for its name: %w", d.Index, err)
+		return foreign, fmt.Errorf("ask loop%d for its name: %w", d.Index, err)
 	case nameOf(info) != d.Name:
+		return foreign, nil
+	}
+	return own, nil
+}
+
+// verify is nil if the device is this one, and ErrNotBound if it is not.
+func (d *Device) verify(fd int) error {
+	switch b, err := d.ask(fd); {
+	case err != nil:
+		return err
+	case b == unbound:
+		return fmt.Errorf("%s: %w", d.Name, ErrNotBound)
+	case b == foreign:
 		return fmt.Errorf("%s: loop%d carries another name: %w", d.Name, d.Index, ErrNotBound)
 	}
 	return nil
@@ -33,22 +55,17 @@ func (d *Device) verify(fd int) error {
 
 // with opens the device, makes sure that it is ours and lends it to f.
 func (d *Device) with(what string, f func(fd int) error) error {
-	err := d.withMode(readOnly, f)
+	_, fd, err := d.nodes.open(d.Index, readOnly)
+	if err == nil {
+		if err = d.verify(fd); err == nil {
+			err = f(fd)
+		}
+		err = errors.Join(err, closeFD(fd))
+	}
 	if err != nil {
 		return fmt.Errorf("%s loop%d: %w", what, d.Index, err)
 	}
 	return nil
-}
-
-func (d *Device) withMode(mode int, f func(fd int) error) error {
-	_, fd, err := d.nodes.open(d.Index, mode)
-	if err != nil {
-		return err
-	}
-	if err := d.verify(fd); err != nil {
-		return errors.Join(err, closeFD(fd))
-	}
-	return errors.Join(f(fd), closeFD(fd))
 }
 
 // Status asks the kernel for the device's state.

@@ -7,10 +7,7 @@ import (
 	"crypto/rand"
 	"errors"
 	"fmt"
-	"io"
 	"os"
-	"os/exec"
-	"path/filepath"
 	"testing"
 	"time"
 
@@ -19,77 +16,23 @@ import (
 
 	"github.com/csiemu/csiemu/internal/kernel"
 	"github.com/csiemu/csiemu/internal/loopdev"
+	"github.com/csiemu/csiemu/internal/testenv"
 )
 
-// holderVariable makes this executable a process that holds an autoclear device
-// over the file named by it, until it is killed.
-const holderVariable = "LOOPDEV_TEST_HOLDER"
-
 func TestMain(m *testing.M) {
-	if path := os.Getenv(holderVariable); path != "" {
-		if err := holdForever(path); err != nil {
+	if task := os.Getenv(helperVariable); task != "" {
+		if err := help(task, os.Getenv(helperVariable+"_PATH"), os.Getenv(helperVariable+"_NAME")); err != nil {
 			fmt.Fprintln(os.Stderr, err)
 			os.Exit(1)
 		}
+		return
 	}
-	os.Exit(m.Run())
-}
-
-func holdForever(path string) error {
-	file, err := os.OpenFile(path, os.O_RDWR, 0)
-	if err != nil {
-		return err
-	}
-	pool, err := loopdev.NewPool(loopdev.Options{})
-	if err != nil {
-		return err
-	}
-	d, err := pool.Attach(context.Background(), file, loopdev.Config{Name: os.Getenv(holderVariable + "_NAME"), Autoclear: true})
-	if err != nil {
-		return err
-	}
-	fmt.Println(d.Index)
-	_, err = io.Copy(io.Discard, os.Stdin) // the test never closes it
-	return err
-}
-
-// startHolder runs holdForever and returns the index of its device.
-func startHolder(t *testing.T, path, name string) (*exec.Cmd, int) {
-	t.Helper()
-	executable, err := os.Executable()
-	require.NoError(t, err)
-	cmd := exec.Command(executable)
-	cmd.Env = append(os.Environ(), holderVariable+"="+path, holderVariable+"_NAME="+name)
-	cmd.Stderr = os.Stderr
-	stdin, err := cmd.StdinPipe()
-	require.NoError(t, err)
-	stdout, err := cmd.StdoutPipe()
-	require.NoError(t, err)
-	require.NoError(t, cmd.Start())
-	t.Cleanup(func() { cmd.Process.Kill(); cmd.Wait(); stdin.Close() })
-	var index int
-	_, err = fmt.Fscan(stdout, &index)
-	require.NoError(t, err)
-	return cmd, index
-}
-
-func needLoop(tb testing.TB) {
-	tb.Helper()
-	for _, feature := range []kernel.Feature{kernel.Root, kernel.Loop, kernel.LoopConfigure} {
-		need(tb, feature)
-	}
-}
-
-func need(tb testing.TB, feature kernel.Feature) {
-	tb.Helper()
-	if err := kernel.Probe(context.Background(), feature); err != nil {
-		tb.Skip(err)
-	}
+	testenv.Main(m)
 }
 
 func newPool(tb testing.TB, o loopdev.Options) *loopdev.Pool {
 	tb.Helper()
-	needLoop(tb)
+	testenv.Need(tb, kernel.Root, kernel.Loop, kernel.LoopConfigure)
 	pool, err := loopdev.NewPool(o)
 	require.NoError(tb, err)
 	tb.Cleanup(func() { require.NoError(tb, pool.Close()) })
@@ -109,15 +52,6 @@ func newBacking(tb testing.TB, dir string) *os.File {
 	tb.Cleanup(func() { file.Close() })
 	require.NoError(tb, file.Truncate(mebibyte))
 	return file
-}
-
-// mountDir mounts a file system that needs no device for the length of the test.
-func mountDir(tb testing.TB, fsType string) string {
-	tb.Helper()
-	dir := tb.TempDir()
-	require.NoError(tb, unix.Mount(fsType, dir, fsType, 0, ""))
-	tb.Cleanup(func() { require.NoError(tb, unix.Unmount(dir, 0)) })
-	return dir
 }
 
 // attach attaches for the length of the test.
@@ -212,9 +146,4 @@ func openDevice(tb testing.TB, d *loopdev.Device, flags int) *os.File {
 	require.NoError(tb, err)
 	tb.Cleanup(func() { file.Close() })
 	return file
-}
-
-func nodeExists(index int) bool {
-	_, err := os.Stat(filepath.Join("/sys/block", fmt.Sprintf("loop%d", index)))
-	return err == nil
 }

@@ -12,13 +12,13 @@ import (
 
 	"github.com/csiemu/csiemu/internal/kernel"
 	"github.com/csiemu/csiemu/internal/loopdev"
+	"github.com/csiemu/csiemu/internal/testenv"
 )
 
 // An empty directory stands for the /dev of a container.
 func TestMissingNodesAreMadeInNodeDir(t *testing.T) {
 	t.Parallel()
-	needLoop(t)
-	need(t, kernel.Mknod)
+	testenv.Need(t, kernel.Root, kernel.Loop, kernel.Mknod)
 	options := loopdev.Options{Dev: t.TempDir(), NodeDir: t.TempDir()}
 	pool := newPool(t, options)
 	d := attach(t, pool, newBacking(t, t.TempDir()), loopdev.Config{})
@@ -50,7 +50,7 @@ func TestMissingNodesAreMadeInNodeDir(t *testing.T) {
 
 func TestMissingNodeWithoutNodeDirIsAnErrorThatNamesIt(t *testing.T) {
 	t.Parallel()
-	needLoop(t)
+	testenv.Need(t, kernel.Root, kernel.Loop, kernel.LoopConfigure)
 	dev := t.TempDir()
 	_, err := loopdev.NewPool(loopdev.Options{Dev: dev})
 	var unsupported *kernel.NotSupportedError

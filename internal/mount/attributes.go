@@ -94,15 +94,15 @@ func (o *Options) addAttribute(e entry) error {
 
 // attributeBits returns the bits of MOUNT_ATTR_* that the options set, and
 // those that they clear where a mount has them already. set wins.
-func (o Options) attributeBits() (set, clear uint64) {
+func (o Options) attributeBits() (set, unset uint64) {
 	for _, e := range o.entries {
 		if e.isAttribute() {
 			a, _ := attributeOf(e.key)
 			set |= a.set
-			clear |= a.clear
+			unset |= a.clear
 		}
 	}
-	return set, clear
+	return set, unset
 }
 
 // What becomes of an option.

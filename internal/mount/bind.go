@@ -73,11 +73,11 @@ func cloneMount(from place, o Options) (int, error) {
 	if err != nil {
 		return -1, fmt.Errorf("clone mount: %w", classified(unlessMissing(err, kernel.FSMount)))
 	}
-	set, clear := o.attributeBits()
-	if set|clear == 0 {
+	set, unset := o.attributeBits()
+	if set|unset == 0 {
 		return mnt, nil
 	}
-	attributes := unix.MountAttr{Attr_set: set, Attr_clr: clear}
+	attributes := unix.MountAttr{Attr_set: set, Attr_clr: unset}
 	if err := unix.MountSetattr(mnt, "", unix.AT_EMPTY_PATH, &attributes); err != nil {
 		_ = unix.Close(mnt) // which is all of it
 		return -1, fmt.Errorf("set attributes %s: %w", o, classified(unlessMissing(err, kernel.MountSetattr)))

@@ -14,16 +14,17 @@ import (
 
 	"github.com/csiemu/csiemu/internal/kernel"
 	"github.com/csiemu/csiemu/internal/mount"
+	"github.com/csiemu/csiemu/internal/testenv"
 )
 
-// need skips a test on a machine that lacks a feature.
+func TestMain(m *testing.M) { testenv.Main(m) }
+
+// need skips a test on a machine that lacks what all mounts need, or one of the
+// features.
 func need(tb testing.TB, features ...kernel.Feature) {
 	tb.Helper()
-	for _, f := range append([]kernel.Feature{kernel.Root, kernel.OpenAt2, kernel.FSMount, kernel.MountSetattr, kernel.StatxMountID}, features...) {
-		if err := kernel.Probe(tb.Context(), f); err != nil {
-			tb.Skip(err)
-		}
-	}
+	testenv.Need(tb, kernel.Root, kernel.OpenAt2, kernel.FSMount, kernel.MountSetattr, kernel.StatxMountID)
+	testenv.Need(tb, features...)
 }
 
 // workDir is a directory of the test's own. What a failing test leaves mounted

@@ -7,6 +7,9 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
 	"unsafe"
 
 	"golang.org/x/sys/unix"
@@ -66,10 +69,29 @@ func btrfsDevice(path string) (uint64, error) {
 	if errno != 0 {
 		return 0, fmt.Errorf("ask btrfs at %s for its device: %w", path, errno)
 	}
-	node, _, _ := bytes.Cut(info.path[:], []byte{0})
+	name, _, _ := bytes.Cut(info.path[:], []byte{0})
+	node := string(name)
 	var st unix.Stat_t
-	if err := unix.Stat(string(node), &st); err != nil {
-		return 0, fmt.Errorf("ask for the device of btrfs at %s: %w", path, &os.PathError{Op: "stat", Path: string(node), Err: err})
+	err = unix.Stat(node, &st)
+	if err == nil {
+		return st.Rdev, nil
 	}
-	return st.Rdev, nil
+	// It is the name that another container mounted it by.
+	if number := LoopNumber(node); number != 0 {
+		return number, nil
+	}
+	return 0, fmt.Errorf("ask for the device of btrfs at %s: %w", path, &os.PathError{Op: "stat", Path: node, Err: err})
+}
+
+// LoopNumber is the number of a loop device, as stat(2) has it, by the name of a
+// node that need not exist here; 0 for other names. Where the loop driver counts
+// partitions (max_part), which is not its default, it is wrong.
+func LoopNumber(node string) uint64 {
+	const loopMajor = 7
+	name, ok := strings.CutPrefix(filepath.Base(node), "loop")
+	index, err := strconv.ParseUint(name, 10, 20)
+	if !ok || err != nil {
+		return 0
+	}
+	return unix.Mkdev(loopMajor, uint32(index))
 }

@@ -4,10 +4,11 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io"
 	"io/fs"
 	"os"
 	"path/filepath"
+
+	"github.com/csiemu/csiemu/internal/rmtree"
 )
 
 // Delete is Store.Delete. The record is first renamed to a name that says that
@@ -44,9 +45,10 @@ func (d *Dir) delete(ctx context.Context, dir string) error {
 	return removeDir(ctx, dir)
 }
 
-// removeDir removes a record's directory, the name of the deleted record last.
+// removeDir removes a record's directory, the name of the deleted record last,
+// so that a killed Delete is seen for what it is until the directory is empty.
 func removeDir(ctx context.Context, dir string) error {
-	if err := empty(ctx, dir, deletedFile); err != nil {
+	if err := rmtree.Empty(ctx, dir, deletedFile); err != nil {
 		return err
 	}
 	if err := remove(filepath.Join(dir, deletedFile)); err != nil {
@@ -61,66 +63,4 @@ func remove(name string) error {
 		return err
 	}
 	return nil
-}
-
-// batch is how many names are read at a time, which bounds the memory for a
-// directory of any size.
-const batch = 1024
-
-// empty removes everything in dir but the name keep. A directory is entered
-// only after it could not be removed because it is not empty: the kernel
-// answers "busy" for one that something is mounted on, so what is mounted is
-// never entered. Symbolic links are removed, not followed.
-func empty(ctx context.Context, dir, keep string) error {
-	for {
-		names, err := readNames(dir)
-		if err != nil {
-			return err
-		}
-		removed := 0
-		for _, name := range names {
-			if name == keep {
-				continue
-			}
-			if err := ctx.Err(); err != nil {
-				return err
-			}
-			if err := removeTree(ctx, filepath.Join(dir, name)); err != nil {
-				return err
-			}
-			removed++
-		}
-		// A directory that changes while it is read may hide names until it
-		// is read again.
-		if removed == 0 || len(names) < batch {
-			return nil
-		}
-	}
-}
-
-func removeTree(ctx context.Context, path string) error {
-	err := remove(path)
-	if !errors.Is(err, fs.ErrExist) { // how package os says "not empty"
-		return err
-	}
-	if err := empty(ctx, path, ""); err != nil {
-		return err
-	}
-	return remove(path)
-}
-
-// readNames reads some names of a directory, all if they are fewer than batch.
-func readNames(dir string) ([]string, error) {
-	f, err := os.Open(dir)
-	if err != nil {
-		if errors.Is(err, fs.ErrNotExist) {
-			return nil, nil
-		}
-		return nil, err
-	}
-	names, err := f.Readdirnames(batch)
-	if err == io.EOF {
-		err = nil
-	}
-	return names, errors.Join(err, f.Close())
 }

@@ -48,6 +48,22 @@ func TestClosed(t *testing.T) {
 	require.ErrorIs(t, err, ErrClosed)
 }
 
+// A caller may keep directories of its own in the store's.
+func TestOpenLeavesOtherDirectoriesAlone(t *testing.T) {
+	t.Parallel()
+	root := t.TempDir()
+	for _, dir := range []string{"devices", "stage/empty", "node/full/dir"} {
+		require.NoError(t, os.MkdirAll(filepath.Join(root, dir), 0o700))
+	}
+	require.NoError(t, os.WriteFile(filepath.Join(root, "node", "full", "record.jsonl"), nil, 0o600))
+	d := open(t, root, Options{})
+	_, err := d.Load(t.Context(), "volumes", nil)
+	require.NoError(t, err)
+	require.Equal(t, []string{"devices", "lock", "node", "stage"}, names(t, root))
+	require.Equal(t, []string{"empty"}, names(t, filepath.Join(root, "stage")))
+	require.Equal(t, []string{"dir", "record.jsonl"}, names(t, filepath.Join(root, "node", "full")))
+}
+
 func TestOpenRemovesLeftovers(t *testing.T) {
 	t.Parallel()
 	for what, c := range map[string]struct {
@@ -63,6 +79,7 @@ func TestOpenRemovesLeftovers(t *testing.T) {
 		"a deletion at its end":       {map[string]string{".record.deleted": sound}, nil},
 		"a deletion with an old file": {map[string]string{".record.deleted": sound, ".record.new": sound}, nil},
 		"bytes that nobody explains":  {map[string]string{"image": "", ".record.new": ""}, []string{"image"}},
+		"a new record over a deleted":  {map[string]string{"record.json": sound, ".record.deleted": sound}, []string{".record.deleted", "record.json"}},
 	} {
 		t.Run(what, func(t *testing.T) {
 			t.Parallel()
@@ -74,7 +91,10 @@ func TestOpenRemovesLeftovers(t *testing.T) {
 				require.NoError(t, os.WriteFile(filepath.Join(dir, name), []byte(content), 0o600))
 			}
 			for _, sync := range []bool{true, false} {
-				require.NoError(t, open(t, root, Options{Sync: sync}).Close())
+				d := open(t, root, Options{Sync: sync})
+				_, err := d.Load(t.Context(), "volumes", func(string, []byte) error { return nil })
+				require.NoError(t, err)
+				require.NoError(t, d.Close())
 				if c.want == nil {
 					require.NoDirExists(t, dir)
 				} else {

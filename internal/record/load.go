@@ -40,6 +40,9 @@ func (d *Dir) Load(ctx context.Context, kind string, each func(id string, data [
 	return damaged, nil
 }
 
+// errGone is for a directory that was empty.
+var errGone = errors.New("nothing was there")
+
 // loadOne gives one record to each, or says what is wrong with it.
 func (d *Dir) loadOne(ctx context.Context, kind, id string, each func(id string, data []byte) error) (Damaged, error) {
 	data, path, err := d.read(ctx, kind, id)
@@ -52,6 +55,8 @@ func (d *Dir) loadOne(ctx context.Context, kind, id string, each func(id string,
 	}
 	found := Damaged{Kind: kind, ID: id, Path: path, Err: err}
 	switch {
+	case errors.Is(err, errGone):
+		return Damaged{}, nil
 	case err == nil, errors.Is(err, ErrNewer):
 		return found, nil
 	case errors.Is(err, ErrOrphan):
@@ -77,6 +82,10 @@ func (d *Dir) read(ctx context.Context, kind, id string) (data []byte, path stri
 	defer leave()
 	path = d.Path(kind, id)
 	b, err := readRecord(filepath.Join(path, recordFile))
+	if errors.Is(err, ErrOrphan) && os.Remove(path) == nil {
+		// It was made for a first Put that never came to its rename.
+		return nil, path, errGone
+	}
 	if err != nil {
 		return nil, path, err
 	}

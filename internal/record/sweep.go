@@ -41,7 +41,9 @@ func (d *Dir) sweep() error {
 	return nil
 }
 
-// sweepOne looks by name, which is much faster than reading the directory.
+// sweepOne looks by name, which is much faster than reading the directory, and
+// touches nothing but what carries a name of the store's own: other directories
+// may lie beside those of records.
 func sweepOne(dir string) error {
 	if _, err := os.Lstat(filepath.Join(dir, newFile)); err == nil {
 		if err := remove(filepath.Join(dir, newFile)); err != nil {
@@ -55,8 +57,6 @@ func sweepOne(dir string) error {
 		// What cannot be removed, such as a mount that is left, stays: Load
 		// reports it as an orphan, and a new Delete goes on.
 		_ = removeDir(context.Background(), dir)
-		return nil
 	}
-	_ = os.Remove(dir) // made for a first Put that never came to its rename
 	return nil
 }

@@ -61,8 +61,8 @@ func TestCopyTreeOfAnyDepth(t *testing.T) {
 		name   string
 		levels int
 	}{
-		"paths longer than the kernel takes": {strings.Repeat("d", 255), 300},
-		"more levels than descriptors for them":       {"d", 2000},
+		"paths longer than the kernel takes":    {strings.Repeat("d", 255), 300},
+		"more levels than descriptors for them": {"d", 2000},
 	}
 	for name, c := range cases {
 		t.Run(name, func(t *testing.T) {

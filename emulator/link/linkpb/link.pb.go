@@ -25,27 +25,27 @@ const (
 	_ = protoimpl.EnforceVersion(protoimpl.MaxVersion - 20)
 )
 
-type ExistsRequest struct {
+type SizeOfRequest struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	VolumeId      string                 `protobuf:"bytes,1,opt,name=volume_id,json=volumeId,proto3" json:"volume_id,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
 
-func (x *ExistsRequest) Reset() {
-	*x = ExistsRequest{}
+func (x *SizeOfRequest) Reset() {
+	*x = SizeOfRequest{}
 	mi := &file_link_proto_msgTypes[0]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
 
-func (x *ExistsRequest) String() string {
+func (x *SizeOfRequest) String() string {
 	return protoimpl.X.MessageStringOf(x)
 }
 
-func (*ExistsRequest) ProtoMessage() {}
+func (*SizeOfRequest) ProtoMessage() {}
 
-func (x *ExistsRequest) ProtoReflect() protoreflect.Message {
+func (x *SizeOfRequest) ProtoReflect() protoreflect.Message {
 	mi := &file_link_proto_msgTypes[0]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
@@ -57,38 +57,39 @@ func (x *ExistsRequest) ProtoReflect() protoreflect.Message {
 	return mi.MessageOf(x)
 }
 
-// Deprecated: Use ExistsRequest.ProtoReflect.Descriptor instead.
-func (*ExistsRequest) Descriptor() ([]byte, []int) {
+// Deprecated: Use SizeOfRequest.ProtoReflect.Descriptor instead.
+func (*SizeOfRequest) Descriptor() ([]byte, []int) {
 	return file_link_proto_rawDescGZIP(), []int{0}
 }
 
-func (x *ExistsRequest) GetVolumeId() string {
+func (x *SizeOfRequest) GetVolumeId() string {
 	if x != nil {
 		return x.VolumeId
 	}
 	return ""
 }
 
-type ExistsResponse struct {
+type SizeOfResponse struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
+	SizeBytes     int64                  `protobuf:"varint,1,opt,name=size_bytes,json=sizeBytes,proto3" json:"size_bytes,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
 
-func (x *ExistsResponse) Reset() {
-	*x = ExistsResponse{}
+func (x *SizeOfResponse) Reset() {
+	*x = SizeOfResponse{}
 	mi := &file_link_proto_msgTypes[1]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
 
-func (x *ExistsResponse) String() string {
+func (x *SizeOfResponse) String() string {
 	return protoimpl.X.MessageStringOf(x)
 }
 
-func (*ExistsResponse) ProtoMessage() {}
+func (*SizeOfResponse) ProtoMessage() {}
 
-func (x *ExistsResponse) ProtoReflect() protoreflect.Message {
+func (x *SizeOfResponse) ProtoReflect() protoreflect.Message {
 	mi := &file_link_proto_msgTypes[1]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
@@ -100,9 +101,16 @@ func (x *ExistsResponse) ProtoReflect() protoreflect.Message {
 	return mi.MessageOf(x)
 }
 
-// Deprecated: Use ExistsResponse.ProtoReflect.Descriptor instead.
-func (*ExistsResponse) Descriptor() ([]byte, []int) {
+// Deprecated: Use SizeOfResponse.ProtoReflect.Descriptor instead.
+func (*SizeOfResponse) Descriptor() ([]byte, []int) {
 	return file_link_proto_rawDescGZIP(), []int{1}
+}
+
+func (x *SizeOfResponse) GetSizeBytes() int64 {
+	if x != nil {
+		return x.SizeBytes
+	}
+	return 0
 }
 
 type AttachLocalRequest struct {
@@ -800,9 +808,11 @@ const file_link_proto_rawDesc = "" +
 	"\n" +
 	"\n" +
 	"link.proto\x12\x0ecsiemu.link.v1\",\n" +
-	"\rExistsRequest\x12\x1b\n" +
-	"\tvolume_id\x18\x01 \x01(\tR\bvolumeId\"\x10\n" +
-	"\x0eExistsResponse\"g\n" +
+	"\rSizeOfRequest\x12\x1b\n" +
+	"\tvolume_id\x18\x01 \x01(\tR\bvolumeId\"/\n" +
+	"\x0eSizeOfResponse\x12\x1d\n" +
+	"\n" +
+	"size_bytes\x18\x01 \x01(\x03R\tsizeBytes\"g\n" +
 	"\x12AttachLocalRequest\x12\x1b\n" +
 	"\tvolume_id\x18\x01 \x01(\tR\bvolumeId\x12\x17\n" +
 	"\anode_id\x18\x02 \x01(\tR\x06nodeId\x12\x1b\n" +
@@ -845,7 +855,7 @@ const file_link_proto_rawDesc = "" +
 	"\x04code\x18\x02 \x01(\rR\x04code\x12\x18\n" +
 	"\amessage\x18\x03 \x01(\tR\amessage2\xc4\x02\n" +
 	"\x05Array\x12G\n" +
-	"\x06Exists\x12\x1d.csiemu.link.v1.ExistsRequest\x1a\x1e.csiemu.link.v1.ExistsResponse\x12V\n" +
+	"\x06SizeOf\x12\x1d.csiemu.link.v1.SizeOfRequest\x1a\x1e.csiemu.link.v1.SizeOfResponse\x12V\n" +
 	"\vAttachLocal\x12\".csiemu.link.v1.AttachLocalRequest\x1a#.csiemu.link.v1.AttachLocalResponse\x12V\n" +
 	"\vDetachLocal\x12\".csiemu.link.v1.DetachLocalRequest\x1a#.csiemu.link.v1.DetachLocalResponse\x12B\n" +
 	"\aSession\x12\x18.csiemu.link.v1.FromNode\x1a\x19.csiemu.link.v1.FromArray(\x010\x01B/Z-github.com/csiemu/csiemu/emulator/link/linkpbb\x06proto3"
@@ -864,8 +874,8 @@ func file_link_proto_rawDescGZIP() []byte {
 
 var file_link_proto_msgTypes = make([]protoimpl.MessageInfo, 16)
 var file_link_proto_goTypes = []any{
-	(*ExistsRequest)(nil),       // 0: csiemu.link.v1.ExistsRequest
-	(*ExistsResponse)(nil),      // 1: csiemu.link.v1.ExistsResponse
+	(*SizeOfRequest)(nil),       // 0: csiemu.link.v1.SizeOfRequest
+	(*SizeOfResponse)(nil),      // 1: csiemu.link.v1.SizeOfResponse
 	(*AttachLocalRequest)(nil),  // 2: csiemu.link.v1.AttachLocalRequest
 	(*AttachLocalResponse)(nil), // 3: csiemu.link.v1.AttachLocalResponse
 	(*DetachLocalRequest)(nil),  // 4: csiemu.link.v1.DetachLocalRequest
@@ -890,11 +900,11 @@ var file_link_proto_depIdxs = []int32{
 	11, // 5: csiemu.link.v1.FromArray.release:type_name -> csiemu.link.v1.Release
 	12, // 6: csiemu.link.v1.FromArray.ping:type_name -> csiemu.link.v1.Ping
 	15, // 7: csiemu.link.v1.Hello.topology:type_name -> csiemu.link.v1.Hello.TopologyEntry
-	0,  // 8: csiemu.link.v1.Array.Exists:input_type -> csiemu.link.v1.ExistsRequest
+	0,  // 8: csiemu.link.v1.Array.SizeOf:input_type -> csiemu.link.v1.SizeOfRequest
 	2,  // 9: csiemu.link.v1.Array.AttachLocal:input_type -> csiemu.link.v1.AttachLocalRequest
 	4,  // 10: csiemu.link.v1.Array.DetachLocal:input_type -> csiemu.link.v1.DetachLocalRequest
 	6,  // 11: csiemu.link.v1.Array.Session:input_type -> csiemu.link.v1.FromNode
-	1,  // 12: csiemu.link.v1.Array.Exists:output_type -> csiemu.link.v1.ExistsResponse
+	1,  // 12: csiemu.link.v1.Array.SizeOf:output_type -> csiemu.link.v1.SizeOfResponse
 	3,  // 13: csiemu.link.v1.Array.AttachLocal:output_type -> csiemu.link.v1.AttachLocalResponse
 	5,  // 14: csiemu.link.v1.Array.DetachLocal:output_type -> csiemu.link.v1.DetachLocalResponse
 	7,  // 15: csiemu.link.v1.Array.Session:output_type -> csiemu.link.v1.FromArray

@@ -23,7 +23,7 @@ import (
 const _ = grpc.SupportPackageIsVersion9
 
 const (
-	Array_Exists_FullMethodName      = "/csiemu.link.v1.Array/Exists"
+	Array_SizeOf_FullMethodName      = "/csiemu.link.v1.Array/SizeOf"
 	Array_AttachLocal_FullMethodName = "/csiemu.link.v1.Array/AttachLocal"
 	Array_DetachLocal_FullMethodName = "/csiemu.link.v1.Array/DetachLocal"
 	Array_Session_FullMethodName     = "/csiemu.link.v1.Array/Session"
@@ -36,8 +36,8 @@ const (
 // Array is what the array serves. Errors are gRPC statuses; kinds.go has their
 // codes.
 type ArrayClient interface {
-	// Exists answers NOT_FOUND for a volume that the array does not have.
-	Exists(ctx context.Context, in *ExistsRequest, opts ...grpc.CallOption) (*ExistsResponse, error)
+	// SizeOf answers NOT_FOUND for a volume that the array does not have.
+	SizeOf(ctx context.Context, in *SizeOfRequest, opts ...grpc.CallOption) (*SizeOfResponse, error)
 	// AttachLocal attaches a volume without ControllerPublishVolume.
 	AttachLocal(ctx context.Context, in *AttachLocalRequest, opts ...grpc.CallOption) (*AttachLocalResponse, error)
 	// DetachLocal undoes AttachLocal.
@@ -57,10 +57,10 @@ func NewArrayClient(cc grpc.ClientConnInterface) ArrayClient {
 	return &arrayClient{cc}
 }
 
-func (c *arrayClient) Exists(ctx context.Context, in *ExistsRequest, opts ...grpc.CallOption) (*ExistsResponse, error) {
+func (c *arrayClient) SizeOf(ctx context.Context, in *SizeOfRequest, opts ...grpc.CallOption) (*SizeOfResponse, error) {
 	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
-	out := new(ExistsResponse)
-	err := c.cc.Invoke(ctx, Array_Exists_FullMethodName, in, out, cOpts...)
+	out := new(SizeOfResponse)
+	err := c.cc.Invoke(ctx, Array_SizeOf_FullMethodName, in, out, cOpts...)
 	if err != nil {
 		return nil, err
 	}
@@ -107,8 +107,8 @@ type Array_SessionClient = grpc.BidiStreamingClient[FromNode, FromArray]
 // Array is what the array serves. Errors are gRPC statuses; kinds.go has their
 // codes.
 type ArrayServer interface {
-	// Exists answers NOT_FOUND for a volume that the array does not have.
-	Exists(context.Context, *ExistsRequest) (*ExistsResponse, error)
+	// SizeOf answers NOT_FOUND for a volume that the array does not have.
+	SizeOf(context.Context, *SizeOfRequest) (*SizeOfResponse, error)
 	// AttachLocal attaches a volume without ControllerPublishVolume.
 	AttachLocal(context.Context, *AttachLocalRequest) (*AttachLocalResponse, error)
 	// DetachLocal undoes AttachLocal.
@@ -128,8 +128,8 @@ type ArrayServer interface {
 // pointer dereference when methods are called.
 type UnimplementedArrayServer struct{}
 
-func (UnimplementedArrayServer) Exists(context.Context, *ExistsRequest) (*ExistsResponse, error) {
-	return nil, status.Error(codes.Unimplemented, "method Exists not implemented")
+func (UnimplementedArrayServer) SizeOf(context.Context, *SizeOfRequest) (*SizeOfResponse, error) {
+	return nil, status.Error(codes.Unimplemented, "method SizeOf not implemented")
 }
 func (UnimplementedArrayServer) AttachLocal(context.Context, *AttachLocalRequest) (*AttachLocalResponse, error) {
 	return nil, status.Error(codes.Unimplemented, "method AttachLocal not implemented")
@@ -161,20 +161,20 @@ func RegisterArrayServer(s grpc.ServiceRegistrar, srv ArrayServer) {
 	s.RegisterService(&Array_ServiceDesc, srv)
 }
 
-func _Array_Exists_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
-	in := new(ExistsRequest)
+func _Array_SizeOf_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
+	in := new(SizeOfRequest)
 	if err := dec(in); err != nil {
 		return nil, err
 	}
 	if interceptor == nil {
-		return srv.(ArrayServer).Exists(ctx, in)
+		return srv.(ArrayServer).SizeOf(ctx, in)
 	}
 	info := &grpc.UnaryServerInfo{
 		Server:     srv,
-		FullMethod: Array_Exists_FullMethodName,
+		FullMethod: Array_SizeOf_FullMethodName,
 	}
 	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
-		return srv.(ArrayServer).Exists(ctx, req.(*ExistsRequest))
+		return srv.(ArrayServer).SizeOf(ctx, req.(*SizeOfRequest))
 	}
 	return interceptor(ctx, in, info, handler)
 }
@@ -230,8 +230,8 @@ var Array_ServiceDesc = grpc.ServiceDesc{
 	HandlerType: (*ArrayServer)(nil),
 	Methods: []grpc.MethodDesc{
 		{
-			MethodName: "Exists",
-			Handler:    _Array_Exists_Handler,
+			MethodName: "SizeOf",
+			Handler:    _Array_SizeOf_Handler,
 		},
 		{
 			MethodName: "AttachLocal",

@@ -49,7 +49,7 @@ func (s *server) start(ctx context.Context) error {
 		}
 	}
 	state := filepath.Join(s.dir, "state")
-	backend, err := store.New(s.backend, store.Options{Dir: state})
+	backend, err := store.New(ctx, s.backend, store.Options{Dir: state})
 	if err != nil {
 		return err
 	}

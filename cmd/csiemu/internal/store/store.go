@@ -2,6 +2,7 @@
 package store
 
 import (
+	"context"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -25,7 +26,7 @@ type Options struct {
 }
 
 // kind makes one kind of backend in Options.Dir, which exists.
-type kind func(Options) (backends.Backend, error)
+type kind func(context.Context, Options) (backends.Backend, error)
 
 // Names are the backends of this system, the most useful first.
 func Names() []string {
@@ -48,16 +49,14 @@ func Check(name, dir string) error {
 }
 
 // New opens the backend called name.
-func New(name string, o Options) (backends.Backend, error) {
+func New(ctx context.Context, name string, o Options) (_ backends.Backend, err error) {
 	if err := Check(name, o.Dir); err != nil {
 		return nil, err
 	}
 	if o.Dir != "" {
-		dir, err := filepath.Abs(o.Dir)
-		if err != nil {
-			return nil, fmt.Errorf("find state directory %s: %w", o.Dir, err)
+		if o.Dir, err = filepath.Abs(o.Dir); err != nil {
+			return nil, fmt.Errorf("find state directory: %w", err)
 		}
-		o.Dir = dir
 		if err := os.MkdirAll(o.Dir, 0o700); err != nil {
 			return nil, fmt.Errorf("make state directory: %w", err)
 		}
@@ -65,5 +64,9 @@ func New(name string, o Options) (backends.Backend, error) {
 	if name == Memory {
 		return memory.New(memory.Options{}), nil
 	}
-	return kinds[name](o)
+	b, err := kinds[name](ctx, o)
+	if err != nil {
+		return nil, fmt.Errorf("open backend %s: %w", name, err)
+	}
+	return b, nil
 }

@@ -1,0 +1,193 @@
+//go:build linux
+
+package mount_test
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync/atomic"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+	"golang.org/x/sys/unix"
+
+	"github.com/csiemu/csiemu/backends"
+	"github.com/csiemu/csiemu/internal/kernel"
+	"github.com/csiemu/csiemu/internal/mount"
+)
+
+// An arena holds a directory called slot and one that is the victim, both with a
+// directory target in them, and a link to the victim that is exchanged for slot
+// all the time.
+type arena struct {
+	*swapper
+	dir, victim, slot, link string
+}
+
+func newArena(t *testing.T) arena {
+	t.Helper()
+	dir := workDir(t)
+	a := arena{dir: dir, victim: dirIn(t, dir, "victim"), slot: dirIn(t, dir, "slot"), link: filepath.Join(dir, "link")}
+	dirIn(t, a.victim, "target")
+	dirIn(t, a.slot, "target")
+	require.NoError(t, os.Symlink("victim", a.link))
+	a.swapper = startSwapper(a.slot, a.link)
+	return a
+}
+
+// A swapper exchanges two names.
+type swapper struct {
+	swaps      atomic.Int64
+	quit, done chan struct{}
+}
+
+func startSwapper(a, b string) *swapper {
+	s := &swapper{quit: make(chan struct{}), done: make(chan struct{})}
+	go func() {
+		defer close(s.done)
+		for {
+			select {
+			case <-s.quit:
+				return
+			default:
+			}
+			// EBUSY while one of them is mounted on.
+			if unix.Renameat2(unix.AT_FDCWD, a, unix.AT_FDCWD, b, unix.RENAME_EXCHANGE) == nil {
+				s.swaps.Add(1)
+			}
+		}
+	}()
+	return s
+}
+
+// race yields until there was much of both: turns and swaps.
+func (s *swapper) race(yield func(turn int) bool) {
+	for turn := 0; turn < 200 || s.swaps.Load() < 200; turn++ {
+		if !yield(turn) {
+			return
+		}
+	}
+}
+
+func (s *swapper) stop() {
+	close(s.quit)
+	<-s.done
+}
+
+// takeAway unmounts what is mounted in dir while its names are swapped.
+func takeAway(t *testing.T, dir string) {
+	t.Helper()
+	for {
+		entries, err := mount.ListUnder(dir)
+		require.NoError(t, err)
+		if len(entries) == 0 {
+			return
+		}
+		if err := mount.Unmount(entries[0].MountPoint); err != nil {
+			requireRefusal(t, err)
+		}
+	}
+}
+
+// requireRefusal wants an error that says that the path was not as it should be.
+func requireRefusal(t *testing.T, err error) {
+	t.Helper()
+	refused := errors.Is(err, backends.ErrInvalid) || errors.Is(err, backends.ErrAborted)
+	require.True(t, refused, "%v", err)
+}
+
+func TestMountIsNotRedirectedByASwapOnTheWay(t *testing.T) {
+	t.Parallel()
+	need(t, kernel.Tmpfs)
+	a := newArena(t)
+	defer a.stop()
+	mountInARace(t, a.swapper, a.dir, a.slot+"/target", a.link+"/target")
+}
+
+func TestMountIsNotRedirectedByASwapOfTheTarget(t *testing.T) {
+	t.Parallel()
+	need(t, kernel.Tmpfs)
+	dir := workDir(t)
+	target, link := dirIn(t, dir, "target"), filepath.Join(dir, "link")
+	dirIn(t, dir, "victim")
+	require.NoError(t, os.Symlink("victim", link))
+	s := startSwapper(target, link)
+	defer s.stop()
+	// What is mounted on cannot be renamed, but an exchange that the kernel had
+	// begun before takes the mount along.
+	mountInARace(t, s, dir, target, link)
+}
+
+// mountInARace mounts and binds on target, which goes by the other name at
+// times. A success must be a mount there and a failure none at all.
+func mountInARace(t *testing.T, s *swapper, dir, target, otherName string) {
+	t.Helper()
+	source := t.TempDir()
+	for turn := range s.race {
+		var err error
+		if turn%2 == 0 {
+			err = mount.Mount(t.Context(), "test", target, "tmpfs", mount.Options{})
+		} else {
+			err = mount.Bind(t.Context(), source, target, mount.Options{})
+		}
+		entries, listErr := mount.ListUnder(dir)
+		require.NoError(t, listErr)
+		if err != nil {
+			requireRefusal(t, err)
+			require.Empty(t, entries)
+			continue
+		}
+		require.Len(t, entries, 1)
+		require.Contains(t, []string{target, otherName}, entries[0].MountPoint)
+		takeAway(t, dir)
+	}
+}
+
+func TestUnmountIsNotRedirectedByASwap(t *testing.T) {
+	t.Parallel()
+	need(t, kernel.Tmpfs)
+	a := newArena(t)
+	kept := tmpfsOn(t, a.victim+"/target")
+	for turn := range a.race {
+		unmount := mount.Unmount
+		if turn%2 == 0 {
+			unmount = mount.Detach
+		}
+		if err := unmount(a.slot + "/target"); err != nil {
+			requireRefusal(t, err)
+		}
+	}
+	a.stop()
+	require.Equal(t, kept, entryOf(t, kept).MountPoint)
+}
+
+func TestTargetsAreNotRedirectedByASwap(t *testing.T) {
+	t.Parallel()
+	need(t)
+	a := newArena(t)
+	fileIn(t, a.victim, "empty", "")
+	for turn := range a.race {
+		for _, do := range []func(string) error{
+			mount.RemoveTarget,
+			func(p string) error { _, err := mount.MakeFileTarget(p + "-file"); return err },
+			func(p string) error { _, err := mount.MakeDirTarget(fmt.Sprintf("%s-%d", p, turn)); return err },
+		} {
+			for _, name := range []string{"target", "empty"} {
+				if err := do(filepath.Join(a.slot, name)); err != nil {
+					requireRefusal(t, err)
+				}
+			}
+		}
+	}
+	a.stop()
+	left, err := os.ReadDir(a.victim)
+	require.NoError(t, err)
+	names := make([]string, len(left))
+	for i, e := range left {
+		names[i] = e.Name()
+	}
+	require.Equal(t, "empty target", strings.Join(names, " "))
+}
