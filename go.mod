@@ -4,7 +4,6 @@ go 1.26.8
 
 require (
 	github.com/container-storage-interface/spec v1.13.0
-	github.com/docker/go-units v0.5.0
 	github.com/dustin/go-humanize v1.1.0
 	github.com/google/go-cmp v0.7.0
 	github.com/kubernetes-csi/csi-lib-utils v0.25.0

@@ -2,21 +2,22 @@ package emulator
 
 import (
 	"fmt"
+	"math"
 
-	"github.com/docker/go-units"
+	"github.com/dustin/go-humanize"
 
 	"github.com/csiemu/csiemu/backends"
 )
 
-// parseSize reads a number of bytes with an optional suffix (64Mi, 1GiB, 500M;
-// all of them powers of 1024). The empty string is 0.
+// parseSize reads a number of bytes with an optional suffix: 64Mi and 1GiB are
+// powers of 1024, 500M and 2GB of 1000. The empty string is 0.
 func parseSize(s string) (int64, error) {
 	if s == "" {
 		return 0, nil
 	}
-	n, err := units.RAMInBytes(s)
-	if err != nil || n < 0 {
+	n, err := humanize.ParseBytes(s)
+	if err != nil || n > math.MaxInt64 {
 		return 0, fmt.Errorf("%q is not a size such as 64Mi: %w", s, backends.ErrInvalid)
 	}
-	return n, nil
+	return int64(n), nil
 }

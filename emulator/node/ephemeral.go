@@ -4,7 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"path/filepath"
+	"os"
 
 	"github.com/csiemu/csiemu/backends"
 	"github.com/csiemu/csiemu/emulator/access"
@@ -64,13 +64,16 @@ func (n *Node) publishEphemeral(ctx context.Context, req EphemeralRequest) error
 }
 
 func (n *Node) makeEphemeral(ctx context.Context, backend backends.EphemeralNode, req EphemeralRequest) (*Volume, error) {
-	dir := filepath.Join(n.StageDir, recordID(req.VolumeID))
+	dir := n.ownDir(req.VolumeID)
 	v := &Volume{
 		ID: req.VolumeID, Capability: req.Capability, StagingPath: dir, Ephemeral: true,
 		Staged: backends.Staged{VolumeID: req.VolumeID, Path: dir, Block: req.Capability.Block},
 	}
 	if err := n.put(ctx, v); err != nil {
 		return nil, err
+	}
+	if err := os.MkdirAll(dir, 0o700); err != nil {
+		return nil, errors.Join(err, n.forget(ctx, v.ID))
 	}
 	staged, err := backend.MakeEphemeral(ctx, backends.EphemeralRequest{
 		VolumeID: req.VolumeID, SizeBytes: req.SizeBytes, Dir: dir,
@@ -93,6 +96,9 @@ func (n *Node) removeEphemeral(ctx context.Context, v *Volume) error {
 		return fmt.Errorf("remove inline volume %s: this backend has none: %w", v.ID, backends.ErrPrecondition)
 	}
 	if err := backend.RemoveEphemeral(ctx, v.Staged); err != nil {
+		return err
+	}
+	if err := removeOwnDir(n.ownDir(v.ID)); err != nil {
 		return err
 	}
 	return n.forget(ctx, v.ID)

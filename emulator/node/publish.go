@@ -4,6 +4,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io/fs"
+	"os"
 	"path/filepath"
 	"slices"
 
@@ -34,13 +36,10 @@ func (n *Node) Publish(ctx context.Context, req PublishRequest) error {
 
 func (n *Node) publish(ctx context.Context, req PublishRequest) error {
 	if !n.Stages {
-		if err := n.Stage(ctx, StageRequest{
-			VolumeID: req.VolumeID, PublishContext: req.PublishContext,
-			Path: n.ownStagingPath(req.VolumeID), Capability: req.Capability,
-		}); err != nil {
+		req.StagingPath = n.ownDir(req.VolumeID)
+		if err := n.stageHere(ctx, req); err != nil {
 			return err
 		}
-		req.StagingPath = n.ownStagingPath(req.VolumeID)
 	}
 	v, err := n.usable(ctx, req)
 	if err != nil {
@@ -53,10 +52,28 @@ func (n *Node) publish(ctx context.Context, req PublishRequest) error {
 	return n.bind(ctx, v, want)
 }
 
-// ownStagingPath is where the node stages a volume of a driver whose callers
-// don't.
-func (n *Node) ownStagingPath(volumeID string) string {
+// stageHere stages a volume of a driver whose callers don't, in a directory of
+// the node's own.
+func (n *Node) stageHere(ctx context.Context, req PublishRequest) error {
+	if err := os.MkdirAll(req.StagingPath, 0o700); err != nil {
+		return err
+	}
+	return n.Stage(ctx, StageRequest{
+		VolumeID: req.VolumeID, PublishContext: req.PublishContext, Path: req.StagingPath, Capability: req.Capability,
+	})
+}
+
+// ownDir is the node's own directory for a volume that callers do not stage.
+func (n *Node) ownDir(volumeID string) string {
 	return filepath.Join(n.StageDir, recordID(volumeID))
+}
+
+// removeOwnDir removes a directory that ownDir named, empty by now.
+func removeOwnDir(dir string) error {
+	if err := os.Remove(dir); err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return err
+	}
+	return nil
 }
 
 // usable returns a volume's record when the kernel shows the volume at the

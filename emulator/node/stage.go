@@ -166,5 +166,10 @@ func (n *Node) unstage(ctx context.Context, v *Volume) error {
 			return err
 		}
 	}
+	if !n.Stages {
+		if err := removeOwnDir(n.ownDir(v.ID)); err != nil {
+			return err
+		}
+	}
 	return n.forget(ctx, v.ID)
 }

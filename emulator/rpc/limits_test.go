@@ -264,7 +264,7 @@ func TestThousandsOfTopologies(t *testing.T) {
 	conn := serve(t, rpc.Options{})
 	request := createVolume(func(r *csi.CreateVolumeRequest) {
 		all := &csi.TopologyRequirement{}
-		for i := range 5000 {
+		for i := range 2000 {
 			node := &csi.Topology{Segments: map[string]string{"node": fmt.Sprint("n", i)}}
 			all.Requisite = append(all.Requisite, node)
 			all.Preferred = append(all.Preferred, node)

@@ -40,7 +40,8 @@ func (p *Pool) bind(index int, backing *os.File, c Config) (*Device, error) {
 		return d, nil
 	}
 	if err := closeFD(fd); err != nil {
-		return nil, fmt.Errorf("close %s: %w", path, err)
+		_, undo := d.arm()
+		return nil, errors.Join(fmt.Errorf("close %s: %w", path, err), undo)
 	}
 	return d, nil
 }

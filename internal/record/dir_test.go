@@ -79,7 +79,7 @@ func TestOpenRemovesLeftovers(t *testing.T) {
 		"a deletion at its end":       {map[string]string{".record.deleted": sound}, nil},
 		"a deletion with an old file": {map[string]string{".record.deleted": sound, ".record.new": sound}, nil},
 		"bytes that nobody explains":  {map[string]string{"image": "", ".record.new": ""}, []string{"image"}},
-		"a new record over a deleted":  {map[string]string{"record.json": sound, ".record.deleted": sound}, []string{".record.deleted", "record.json"}},
+		"a new record over a deleted": {map[string]string{"record.json": sound, ".record.deleted": sound}, []string{".record.deleted", "record.json"}},
 	} {
 		t.Run(what, func(t *testing.T) {
 			t.Parallel()

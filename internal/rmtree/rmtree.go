@@ -16,6 +16,7 @@ import (
 	"io"
 	"io/fs"
 	"os"
+	"path/filepath"
 )
 
 // Remove removes the directory dir with everything in it. Gone already is no
@@ -106,25 +107,34 @@ func empty(ctx context.Context, root *os.Root, keep string) error {
 func removeIn(ctx context.Context, root *os.Root, name string) error {
 	err := root.Remove(name)
 	if errors.Is(err, fs.ErrExist) {
-		err = enter(ctx, root, name)
+		if err := enter(ctx, root, name); err != nil {
+			return err
+		}
+		err = root.Remove(name)
 	}
-	if err == nil || errors.Is(err, fs.ErrNotExist) {
-		return nil
-	}
-	// A Root names its files from itself on.
-	return fmt.Errorf("in %s: %w", root.Name(), err)
+	return inFull(root, name, err)
 }
 
 func enter(ctx context.Context, root *os.Root, name string) error {
 	sub, err := root.OpenRoot(name)
 	if err != nil {
-		return err
+		return inFull(root, name, err)
 	}
 	defer sub.Close()
-	if err := empty(ctx, sub, ""); err != nil {
-		return err
+	return empty(ctx, sub, "")
+}
+
+// inFull gives the whole path to an error of a Root, which names its files from
+// itself on. Gone is fine.
+func inFull(root *os.Root, name string, err error) error {
+	if err == nil || errors.Is(err, fs.ErrNotExist) {
+		return nil
 	}
-	return root.Remove(name)
+	var of *fs.PathError
+	if errors.As(err, &of) {
+		err = of.Err
+	}
+	return &fs.PathError{Op: "remove", Path: filepath.Join(root.Name(), name), Err: err}
 }
 
 // readNames reads some names of a directory, all if they are fewer than batch.
