@@ -11,6 +11,7 @@ import (
 
 	"github.com/csiemu/csiemu/backends"
 	"github.com/csiemu/csiemu/internal/filesystem"
+	"github.com/csiemu/csiemu/internal/imagefile"
 	"github.com/csiemu/csiemu/internal/kernel"
 	"github.com/csiemu/csiemu/internal/loopdev"
 	"github.com/csiemu/csiemu/internal/mount"
@@ -42,7 +43,7 @@ func (b *Backend) Attach(ctx context.Context, v backends.Volume, a backends.Atta
 }
 
 func (b *Backend) attach(ctx context.Context, v backends.Volume, a backends.Attachment, wait time.Duration) (*loopdev.Device, error) {
-	image, err := open(v.Dir, access(a.ReadOnly))
+	image, err := imagefile.Open(v.Dir, a.ReadOnly)
 	if err != nil {
 		return nil, err
 	}
@@ -67,13 +68,6 @@ func (b *Backend) attach(ctx context.Context, v backends.Volume, a backends.Atta
 	return d, nil
 }
 
-func access(readOnly bool) int {
-	if readOnly {
-		return os.O_RDONLY
-	}
-	return os.O_RDWR
-}
-
 // carrying returns the device that serves a already, nil if there is none.
 func (d *bound) carrying(a backends.Attachment, image *os.File) (*loopdev.Device, error) {
 	if d.device == nil {
@@ -87,7 +81,7 @@ func (d *bound) carrying(a backends.Attachment, image *os.File) (*loopdev.Device
 	if err != nil {
 		return nil, fmt.Errorf("look at device %s: %w", d.device.Path(), err)
 	}
-	id, err := identify(image)
+	id, err := imagefile.IdentityOf(image)
 	switch {
 	case err != nil:
 		return nil, err
@@ -105,7 +99,7 @@ func (d *bound) carrying(a backends.Attachment, image *os.File) (*loopdev.Device
 // writable device that lives for this only: the kernel does not mount a dirty
 // file system from a device that refuses writes.
 func (b *Backend) replay(ctx context.Context, v backends.Volume, a backends.Attachment, bound *bound) (err error) {
-	content, err := filesystem.Probe(ctx, imagePath(v.Dir))
+	content, err := filesystem.Probe(ctx, imagefile.Path(v.Dir))
 	if err != nil {
 		return err
 	}
@@ -113,7 +107,7 @@ func (b *Backend) replay(ctx context.Context, v backends.Volume, a backends.Atta
 	if content.Type == "" || err != nil || content.Clean || content.Half {
 		return nil // nothing that csiemu mounts, or nothing to do
 	}
-	image, err := open(v.Dir, os.O_RDWR)
+	image, err := imagefile.Open(v.Dir, false)
 	if err != nil {
 		return err
 	}
@@ -167,7 +161,7 @@ func (b *Backend) Delete(ctx context.Context, v backends.Volume) error {
 		}
 		bound.device = nil
 	}
-	if err := removeImage(v.Dir); err != nil {
+	if err := imagefile.Remove(v.Dir); err != nil {
 		return fmt.Errorf("delete volume %s: %w", v.ID, err)
 	}
 	b.forget(v.ID)

@@ -6,11 +6,11 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"os"
 	"strings"
 	"time"
 
 	"github.com/csiemu/csiemu/backends"
+	"github.com/csiemu/csiemu/internal/imagefile"
 	"github.com/csiemu/csiemu/internal/loopdev"
 )
 
@@ -67,18 +67,10 @@ func statusOf(d *loopdev.Device) (loopdev.Status, error) {
 	return st, err
 }
 
-// file is the identity of an image: what a device says of its backing file.
-type file struct{ dev, inode uint64 }
-
-func identify(f *os.File) (file, error) {
-	info, err := f.Stat()
-	if err != nil {
-		return file{}, err
-	}
-	return identityOf(info), nil
+// backing is the identity of a device's backing file.
+func backing(st loopdev.Status) imagefile.Identity {
+	return imagefile.Identity{Dev: st.BackingDev, Inode: st.BackingInode}
 }
-
-func backing(st loopdev.Status) file { return file{st.BackingDev, st.BackingInode} }
 
 // detach takes a device away. It is kept in leaving as long as it is in use.
 func (b *Backend) detach(ctx context.Context, d *bound, device *loopdev.Device) error {

@@ -6,16 +6,16 @@ import (
 	"context"
 	"fmt"
 	"iter"
-	"os"
 
 	"github.com/csiemu/csiemu/backends"
 	"github.com/csiemu/csiemu/internal/blockio"
+	"github.com/csiemu/csiemu/internal/imagefile"
 )
 
 // Allocated yields the ranges of a snapshot that hold data.
 func (b *Backend) Allocated(ctx context.Context, s backends.Snapshot, from int64) iter.Seq2[backends.Extent, error] {
 	return func(yield func(backends.Extent, error) bool) {
-		f, err := open(s.Dir, os.O_RDONLY)
+		f, err := imagefile.Open(s.Dir, true)
 		if err != nil {
 			yield(backends.Extent{}, fmt.Errorf("read extents of snapshot %s: %w", s.ID, err))
 			return
@@ -28,13 +28,13 @@ func (b *Backend) Allocated(ctx context.Context, s backends.Snapshot, from int64
 // Changed yields the ranges of target that differ from base.
 func (b *Backend) Changed(ctx context.Context, base, target backends.Snapshot, from int64) iter.Seq2[backends.Extent, error] {
 	return func(yield func(backends.Extent, error) bool) {
-		old, err := open(base.Dir, os.O_RDONLY)
+		old, err := imagefile.Open(base.Dir, true)
 		if err != nil {
 			yield(backends.Extent{}, fmt.Errorf("compare snapshot %s with %s: %w", target.ID, base.ID, err))
 			return
 		}
 		defer old.Close()
-		f, err := open(target.Dir, os.O_RDONLY)
+		f, err := imagefile.Open(target.Dir, true)
 		if err != nil {
 			yield(backends.Extent{}, fmt.Errorf("compare snapshot %s with %s: %w", target.ID, base.ID, err))
 			return

@@ -14,6 +14,7 @@ import (
 	"testing"
 
 	"github.com/stretchr/testify/require"
+	"golang.org/x/sys/unix"
 
 	"github.com/csiemu/csiemu/backends"
 	"github.com/csiemu/csiemu/backends/loop"
@@ -28,7 +29,7 @@ const mebibyte = 1 << 20
 // rig is a store with a backend and one node, which stands for an array and a
 // node that shares its kernel.
 type rig struct {
-	t       *testing.T
+	t       testing.TB
 	dir     string // the store
 	work    string // staging paths, targets, device nodes
 	backend *loop.Backend
@@ -38,13 +39,13 @@ type rig struct {
 func TestMain(m *testing.M) { testenv.Main(m) }
 
 // newRig opens a store on a tmpfs.
-func newRig(t *testing.T) *rig {
+func newRig(t testing.TB) *rig {
 	t.Helper()
 	testenv.Need(t, kernel.Root, kernel.Loop, kernel.LoopConfigure, kernel.FSMount, kernel.MountSetattr, kernel.OpenAt2)
 	return newRigAt(t, testenv.TmpfsDir(t))
 }
 
-func newRigAt(t *testing.T, dir string) *rig {
+func newRigAt(t testing.TB, dir string) *rig {
 	t.Helper()
 	r := &rig{t: t, dir: dir, work: t.TempDir()}
 	r.open()
@@ -241,3 +242,11 @@ func digest(t *testing.T, path string) string {
 }
 
 func image(v backends.Volume) string { return filepath.Join(v.Dir, "image") }
+
+// stat is what the kernel says of a file.
+func stat(t testing.TB, path string) unix.Stat_t {
+	t.Helper()
+	var st unix.Stat_t
+	require.NoError(t, unix.Lstat(path, &st))
+	return st
+}

@@ -33,7 +33,7 @@ func (i intents) put(s backends.Staged) error {
 	}
 	path := i.path(s.VolumeID)
 	if err := os.WriteFile(path+".new", data, 0o600); err != nil {
-		return fmt.Errorf("note what is to be staged: %w", errors.Join(classify(err), remove(path+".new")))
+		return fmt.Errorf("note what is to be staged: %w", errors.Join(err, remove(path+".new")))
 	}
 	if err := os.Rename(path+".new", path); err != nil {
 		return fmt.Errorf("note what is to be staged: %w", errors.Join(err, remove(path+".new")))
@@ -62,3 +62,10 @@ func (i intents) complete(s backends.Staged) (whole backends.Staged, ok bool, er
 
 // drop removes the note of a volume that is not mounted any more.
 func (i intents) drop(volumeID string) error { return remove(i.path(volumeID)) }
+
+func remove(path string) error {
+	if err := os.Remove(path); err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return err
+	}
+	return nil
+}

@@ -9,7 +9,6 @@ import (
 	"path/filepath"
 	"strconv"
 	"strings"
-	"syscall"
 
 	"github.com/csiemu/csiemu/backends"
 	"github.com/csiemu/csiemu/internal/filesystem"
@@ -101,15 +100,6 @@ func indexOf(path string) int {
 	return index
 }
 
-// numberOf is the number of a device node, as stat(2) has it; 0 if there is none.
-func numberOf(path string) uint64 {
-	var st syscall.Stat_t
-	if err := syscall.Stat(path, &st); err != nil {
-		return nodemount.LoopNumber(path) // its directory may be gone
-	}
-	return st.Rdev
-}
-
 // status is the state of the device that s was staged from, or
 // loopdev.ErrNotBound.
 func (n *node) status(s backends.Staged) (loopdev.Status, error) {
@@ -152,7 +142,7 @@ func (n *node) mountedAt(s backends.Staged, path string) (bool, error) {
 	if err != nil || !mounted {
 		return false, err
 	}
-	return dev != 0 && dev == numberOf(s.Device), nil
+	return dev != 0 && dev == nodemount.NodeNumber(s.Device), nil
 }
 
 // dead says whether the device of s has gone for good, so that nothing is won by

@@ -63,7 +63,7 @@ func smallest(r backends.Request) (int64, error) {
 	}
 	t, err := filesystem.ParseType(strings.Join(r.FSTypes, ""))
 	if err != nil {
-		return 0, invalid(err)
+		return 0, err
 	}
 	return filesystem.MinBytes(t), nil
 }

@@ -76,7 +76,7 @@ func bindDevice(ctx context.Context, node, target string, options []string) erro
 		return err
 	}
 	if err == nil && info.IsRoot {
-		if info.Rdev != 0 && info.Rdev == numberOf(node) {
+		if info.Rdev != 0 && info.Rdev == nodemount.NodeNumber(node) {
 			return nil
 		}
 		return fmt.Errorf("something else than device %s is mounted there: %w", node, backends.ErrExists)
@@ -100,7 +100,7 @@ func (n *node) IsPublished(ctx context.Context, s backends.Staged, path string) 
 	if err != nil || !info.IsRoot || info.Rdev == 0 {
 		return false, err
 	}
-	if info.Rdev == numberOf(s.Device) {
+	if info.Rdev == nodemount.NodeNumber(s.Device) {
 		return true, nil
 	}
 	return n.readers.isAt(ctx, s.DeviceID, info.Rdev)

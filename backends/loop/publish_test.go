@@ -6,10 +6,10 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
-	"syscall"
 	"testing"
 
 	"github.com/stretchr/testify/require"
+	"golang.org/x/sys/unix"
 
 	"github.com/csiemu/csiemu/backends"
 	"github.com/csiemu/csiemu/internal/kernel"
@@ -143,7 +143,7 @@ func TestReadOnlyBlockRefusesWritesWhileAnotherTargetTakesThem(t *testing.T) {
 	require.Equal(t, "ro", strings.Split(entryAt(t, first).Options, ",")[0])
 
 	requireRefusesWrites(t, first)
-	f, err := os.OpenFile(writable, os.O_RDWR|syscall.O_SYNC, 0)
+	f, err := os.OpenFile(writable, os.O_RDWR|unix.O_SYNC, 0)
 	require.NoError(t, err)
 	_, err = f.WriteAt([]byte("written"), 0)
 	require.NoError(t, err)
@@ -257,7 +257,7 @@ func TestTwoNodesShareAFileSystem(t *testing.T) {
 			require.NoError(t, other.Publish(t.Context(), second, backends.PublishRequest{Path: target}))
 			defer func() { require.NoError(t, other.Unpublish(t.Context(), second, target)) }()
 			require.Equal(t, "shared", read(t, filepath.Join(target, "file")))
-			require.ErrorIs(t, os.WriteFile(filepath.Join(target, "new"), nil, 0o600), syscall.EROFS)
+			require.ErrorIs(t, os.WriteFile(filepath.Join(target, "new"), nil, 0o600), unix.EROFS)
 
 			release, err := r.node.Hold(t.Context(), first, true)
 			require.NoError(t, err)

@@ -10,11 +10,12 @@ import (
 	"os"
 	"strings"
 	"sync"
-	"syscall"
 
 	"github.com/csiemu/csiemu/backends"
+	"github.com/csiemu/csiemu/internal/imagefile"
 	"github.com/csiemu/csiemu/internal/loopdev"
 	"github.com/csiemu/csiemu/internal/mount"
+	"github.com/csiemu/csiemu/internal/nodemount"
 )
 
 // readerSuffix stands between the attachment and the node in the name of a
@@ -37,24 +38,18 @@ type readers struct {
 }
 
 func newReaders(o loopdev.Options, autoclear bool) (*readers, error) {
-	info, err := os.Stat(o.NodeDir)
+	// A directory has one identity in all containers of this kernel.
+	id, err := imagefile.IdentityAt(o.NodeDir)
 	if err != nil {
 		return nil, err
 	}
-	// A directory is known by its inode on every kernel and in every container.
-	id := identityOf(info)
 	h := fnv.New32a()
-	fmt.Fprint(h, id.dev, " ", id.inode)
+	_, _ = fmt.Fprint(h, id.Dev, " ", id.Inode) // a hash takes everything
 	pool, err := loopdev.NewPool(o)
 	if err != nil {
 		return nil, err
 	}
 	return &readers{pool: pool, autoclear: autoclear, suffix: fmt.Sprintf("%s%08x", readerSuffix, h.Sum32())}, nil
-}
-
-func identityOf(info os.FileInfo) file {
-	st := info.Sys().(*syscall.Stat_t)
-	return file{st.Dev, st.Ino}
 }
 
 // load finds the devices of an earlier process.
@@ -134,7 +129,7 @@ func (r *readers) get(ctx context.Context, s backends.Staged) (*loopdev.Device, 
 // isAt says whether the device with that number is the one of an attachment.
 func (r *readers) isAt(ctx context.Context, attachment string, number uint64) (bool, error) {
 	d, err := r.known(ctx, attachment)
-	return d != nil && numberOf(d.Path()) == number, err
+	return d != nil && nodemount.NodeNumber(d.Path()) == number, err
 }
 
 // refresh shows the device of an attachment, if there is one, its new size.
@@ -172,7 +167,7 @@ func isBound(d *loopdev.Device) (bool, error) {
 	if err != nil {
 		return false, err
 	}
-	number := numberOf(d.Path())
+	number := nodemount.NodeNumber(d.Path())
 	for _, e := range all {
 		// The name comes first: asking a dead mount for its root may hang.
 		if indexOf(e.Root) != d.Index {

@@ -11,6 +11,7 @@ import (
 	"strings"
 
 	"github.com/csiemu/csiemu/backends"
+	"github.com/csiemu/csiemu/internal/imagefile"
 	"github.com/csiemu/csiemu/internal/loopdev"
 )
 
@@ -26,7 +27,7 @@ func (b *Backend) Reopen(ctx context.Context, volumes []backends.Held, snapshots
 	if err != nil {
 		return fmt.Errorf("reopen loop store %s: %w", b.o.Dir, err)
 	}
-	r := reopening{b: b, devices: map[file][]loopdev.Status{}, names: map[string][]loopdev.Status{}}
+	r := reopening{b: b, devices: map[imagefile.Identity][]loopdev.Status{}, names: map[string][]loopdev.Status{}}
 	for _, st := range all {
 		r.devices[backing(st)] = append(r.devices[backing(st)], st)
 		r.names[st.Name] = append(r.names[st.Name], st)
@@ -35,14 +36,14 @@ func (b *Backend) Reopen(ctx context.Context, volumes []backends.Held, snapshots
 		if err := ctx.Err(); err != nil {
 			return err
 		}
-		delete(images, imagePath(v.Dir))
+		delete(images, imagefile.Path(v.Dir))
 		if err := r.volume(ctx, v); err != nil {
 			report(v.ID, fmt.Errorf("reopen volume %s: %w", v.ID, err))
 		}
 	}
 	for _, s := range snapshots {
-		delete(images, imagePath(s.Dir))
-		if err := errors.Join(r.free(ctx, &bound{}, imagePath(s.Dir), ""), remove(filepath.Join(s.Dir, unfinishedName))); err != nil {
+		delete(images, imagefile.Path(s.Dir))
+		if err := errors.Join(r.free(ctx, &bound{}, imagefile.Path(s.Dir), ""), imagefile.RemoveUnfinished(s.Dir)); err != nil {
 			report(s.ID, fmt.Errorf("reopen snapshot %s: %w", s.ID, err))
 		}
 	}
@@ -64,7 +65,7 @@ const DamagedDir = "damaged"
 func imagesBelow(store string) (map[string]bool, error) {
 	found := map[string]bool{}
 	// Volumes of package tmpfs have their image one level further down.
-	for _, pattern := range []string{imagePath("*/*"), imagePath("*/*/" + NestedDir)} {
+	for _, pattern := range []string{imagefile.Path("*/*"), imagefile.Path("*/*/" + NestedDir)} {
 		paths, err := filepath.Glob(filepath.Join(quote(store), pattern))
 		if err != nil {
 			return nil, err
@@ -86,12 +87,12 @@ func quote(path string) string {
 // reopening is what the kernel has, seen once.
 type reopening struct {
 	b       *Backend
-	devices map[file][]loopdev.Status
+	devices map[imagefile.Identity][]loopdev.Status
 	names   map[string][]loopdev.Status
 }
 
 func (r *reopening) volume(ctx context.Context, v backends.Held) error {
-	if err := remove(filepath.Join(v.Dir, unfinishedName)); err != nil {
+	if err := imagefile.RemoveUnfinished(v.Dir); err != nil {
 		return err
 	}
 	d := r.b.of(v.ID)
@@ -102,7 +103,7 @@ func (r *reopening) volume(ctx context.Context, v backends.Held) error {
 			return err
 		}
 	}
-	if err := r.free(ctx, d, imagePath(v.Dir), keep); err != nil {
+	if err := r.free(ctx, d, imagefile.Path(v.Dir), keep); err != nil {
 		return err
 	}
 	if v.Attachment == nil {
@@ -120,14 +121,14 @@ func (r *reopening) volume(ctx context.Context, v backends.Held) error {
 // adopt takes over the device that carries the volume's attachment and has its
 // image as backing file, and returns its name.
 func (r *reopening) adopt(d *bound, v backends.Held) (string, error) {
-	info, err := os.Lstat(imagePath(v.Dir))
+	id, err := imagefile.IdentityAt(imagefile.Path(v.Dir))
 	if errors.Is(err, os.ErrNotExist) {
 		return "", fmt.Errorf("%w: %w", err, backends.ErrDataLoss)
 	}
 	if err != nil {
 		return "", err
 	}
-	for _, st := range r.devices[identityOf(info)] {
+	for _, st := range r.devices[id] {
 		if st.Name != v.Attachment.ID || st.ReadOnly != v.Attachment.ReadOnly {
 			continue
 		}
@@ -146,7 +147,7 @@ func (r *reopening) adopt(d *bound, v backends.Held) (string, error) {
 
 // free takes away the devices over an image but the one named keep.
 func (r *reopening) free(ctx context.Context, d *bound, image, keep string) error {
-	info, err := os.Lstat(image)
+	id, err := imagefile.IdentityAt(image)
 	if errors.Is(err, os.ErrNotExist) {
 		return nil
 	}
@@ -154,7 +155,7 @@ func (r *reopening) free(ctx context.Context, d *bound, image, keep string) erro
 		return err
 	}
 	var errs []error
-	for _, st := range r.devices[identityOf(info)] {
+	for _, st := range r.devices[id] {
 		if keep != "" && d.device != nil && st.Index == d.device.Index {
 			continue
 		}
@@ -186,7 +187,7 @@ func (r *reopening) freeReplaced(ctx context.Context, d *bound, v backends.Held)
 			continue // it went since the scan
 		case err != nil:
 			return err
-		case path != imagePath(v.Dir)+" (deleted)":
+		case path != imagefile.Path(v.Dir)+" (deleted)":
 			return fmt.Errorf("loop device %d carries the name %s over another file, %s; detach it: %w", st.Index, st.Name, path, backends.ErrPrecondition)
 		}
 		if err := r.freeOne(ctx, d, st); err != nil {

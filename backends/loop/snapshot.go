@@ -10,6 +10,7 @@ import (
 
 	"github.com/csiemu/csiemu/backends"
 	"github.com/csiemu/csiemu/internal/blockio"
+	"github.com/csiemu/csiemu/internal/imagefile"
 )
 
 // Snapshot copies the image of v, after the device that is attached to it was
@@ -21,10 +22,10 @@ func (b *Backend) Snapshot(ctx context.Context, v backends.Volume, s backends.Sn
 	}
 	defer source.Close()
 	// A repeated call cuts anew: nobody was told of the first cut.
-	if err := removeImage(s.Dir); err != nil {
+	if err := imagefile.Remove(s.Dir); err != nil {
 		return fmt.Errorf("snapshot volume %s: %w", v.ID, err)
 	}
-	err = b.write(ctx, s.Dir, func(f *os.File) error { return blockio.Copy(ctx, f, source) })
+	err = imagefile.Make(ctx, s.Dir, b.o.Sync, func(f *os.File) error { return blockio.Copy(ctx, f, source) })
 	if err != nil {
 		return fmt.Errorf("snapshot volume %s to %s: %w", v.ID, s.ID, err)
 	}
@@ -33,7 +34,7 @@ func (b *Backend) Snapshot(ctx context.Context, v backends.Volume, s backends.Sn
 
 // DeleteSnapshot removes the snapshot's image.
 func (b *Backend) DeleteSnapshot(_ context.Context, s backends.Snapshot) error {
-	if err := removeImage(s.Dir); err != nil {
+	if err := imagefile.Remove(s.Dir); err != nil {
 		return fmt.Errorf("delete snapshot %s: %w", s.ID, err)
 	}
 	return nil
@@ -41,7 +42,7 @@ func (b *Backend) DeleteSnapshot(_ context.Context, s backends.Snapshot) error {
 
 // Restore copies the image of s, and makes the copy as long as v.
 func (b *Backend) Restore(ctx context.Context, s backends.Snapshot, v backends.Volume) error {
-	source, err := open(s.Dir, os.O_RDONLY)
+	source, err := imagefile.Open(s.Dir, true)
 	if err != nil {
 		return fmt.Errorf("restore snapshot %s: %w", s.ID, err)
 	}
@@ -67,16 +68,16 @@ func (b *Backend) Clone(ctx context.Context, src, v backends.Volume) error {
 }
 
 func (b *Backend) copyTo(ctx context.Context, source *os.File, v backends.Volume) error {
-	if err := removeImage(v.Dir); err != nil { // of a first attempt
+	if err := imagefile.Remove(v.Dir); err != nil { // of a first attempt
 		return err
 	}
-	return b.writeVolume(ctx, v, source)
+	return b.write(ctx, v, source)
 }
 
 // openStill opens the image of v with everything in it that was written to its
 // device.
 func (b *Backend) openStill(v backends.Volume) (*os.File, error) {
-	f, err := open(v.Dir, os.O_RDONLY)
+	f, err := imagefile.Open(v.Dir, true)
 	if err != nil {
 		return nil, err
 	}
@@ -91,7 +92,7 @@ func (b *Backend) openStill(v backends.Volume) (*os.File, error) {
 // Usage is what the image of v takes. Blocks that it shares with other images
 // count for each of them.
 func (b *Backend) Usage(_ context.Context, v backends.Volume) (backends.Usage, error) {
-	f, err := open(v.Dir, os.O_RDONLY)
+	f, err := imagefile.Open(v.Dir, true)
 	if err != nil {
 		return backends.Usage{}, fmt.Errorf("measure volume %s: %w", v.ID, err)
 	}

@@ -60,7 +60,7 @@ type wish struct {
 func wishOf(r backends.StageRequest, readOnly bool) (w wish, err error) {
 	w.readOnly = readOnly
 	if w.fsType, err = filesystem.ParseType(r.FSType); err != nil {
-		return wish{}, invalid(err)
+		return wish{}, err
 	}
 	if w.group, w.grouped, err = nodemount.ParseGroup(r.Group); err != nil {
 		return wish{}, err
@@ -102,7 +102,7 @@ func (n *node) mount(ctx context.Context, d *loopdev.Device, w wish, s backends.
 		return err
 	case mounted && dev == 0:
 		return fmt.Errorf("a mount that is dead is there; unstage it first: %w", backends.ErrPrecondition)
-	case mounted && dev != numberOf(d.Path()):
+	case mounted && dev != nodemount.NodeNumber(d.Path()):
 		return fmt.Errorf("something else than device %s is mounted there: %w", d.Path(), backends.ErrPrecondition)
 	}
 	size, err := d.Size()
@@ -241,7 +241,7 @@ func (n *node) unstage(ctx context.Context, s backends.Staged) error {
 	}
 	dev, mounted, err := nodemount.Device(s.Path)
 	// What does not answer is a mount of ours whose device is gone.
-	foreign := err == nil && dev != 0 && dev != numberOf(s.Device)
+	foreign := err == nil && dev != 0 && dev != nodemount.NodeNumber(s.Device)
 	if mounted && !foreign {
 		if err := nodemount.Unmount(s.Path, func() bool { return n.dead(s) }); err != nil {
 			return err

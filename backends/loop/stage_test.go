@@ -6,7 +6,6 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
-	"syscall"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -189,22 +188,17 @@ func TestStageGivesTheRootToItsGroupOnce(t *testing.T) {
 
 			info, err := os.Stat(s.Path)
 			require.NoError(t, err)
-			require.EqualValues(t, 4321, info.Sys().(*syscall.Stat_t).Gid)
+			require.EqualValues(t, 4321, stat(t, s.Path).Gid)
 			require.Equal(t, os.ModeDir|os.ModeSetgid|0o775, info.Mode())
 			require.NoError(t, os.Mkdir(filepath.Join(s.Path, "dir"), 0o755))
 			write(t, filepath.Join(s.Path, "dir", "file"), "x")
-			info, err = os.Stat(filepath.Join(s.Path, "dir", "file"))
-			require.NoError(t, err)
-			require.EqualValues(t, 4321, info.Sys().(*syscall.Stat_t).Gid, "group of a new file")
+			require.EqualValues(t, 4321, stat(t, filepath.Join(s.Path, "dir", "file")).Gid, "group of a new file")
 
 			// What is so already is not touched.
-			before, err := os.Stat(s.Path)
-			require.NoError(t, err)
+			before := stat(t, s.Path)
 			require.NoError(t, r.node.Unstage(t.Context(), s))
 			s = r.stage(q)
-			after, err := os.Stat(s.Path)
-			require.NoError(t, err)
-			require.Equal(t, before.Sys().(*syscall.Stat_t).Ctim, after.Sys().(*syscall.Stat_t).Ctim)
+			require.Equal(t, before.Ctim, stat(t, s.Path).Ctim)
 		})
 	}
 }

@@ -6,176 +6,199 @@ import (
 	"fmt"
 	"io/fs"
 	"os"
-	"path/filepath"
 	"strconv"
+	"strings"
 
 	"github.com/csiemu/csiemu/backends"
 )
 
-// Node is the node's half: it makes a directory for a file system and a file
-// for a block device.
-type Node struct{}
+// Node is the half of a node. A file system is a plain directory at its target
+// and a raw block device an empty file; the staging path is a directory. It is
+// safe for concurrent use.
+type Node struct {
+	backend *Backend
+	notes   *notes
+}
 
 var (
 	_ backends.Node          = (*Node)(nil)
 	_ backends.EphemeralNode = (*Node)(nil)
 )
 
-// Stage checks the publish context and makes the staging directory.
+// Node makes the half of a node. What it makes is noted in c.Dir, so that a
+// later process can take it away; without a directory it forgets.
+func (b *Backend) Node(c backends.NodeConfig) (backends.Node, error) {
+	notes, err := openNotes(c.Dir)
+	if err != nil {
+		return nil, fmt.Errorf("make memory node in %s: %w", c.Dir, err)
+	}
+	return &Node{backend: b, notes: notes}, nil
+}
+
+// Stage checks the publish context and makes the staging path, if it is
+// missing.
 func (n *Node) Stage(ctx context.Context, r backends.StageRequest) (backends.Staged, error) {
-	size, err := strconv.ParseInt(r.PublishContext[sizeKey], 10, 64)
-	if err != nil || r.PublishContext[attachmentKey] == "" {
-		return backends.Staged{}, fmt.Errorf("the publish context is not one of this array's; attach the volume first: %w", backends.ErrNotFound)
+	s, err := n.stage(ctx, r)
+	if err != nil {
+		return backends.Staged{}, fmt.Errorf("stage volume %s at %s: %w", r.VolumeID, r.Path, err)
 	}
-	s := backends.Staged{
-		VolumeID: r.VolumeID, Path: r.Path, Block: r.Block, FSType: r.FSType, ReadOnly: r.ReadOnly,
-		DeviceID: r.PublishContext[attachmentKey], SizeBytes: size,
+	return s, nil
+}
+
+func (n *Node) stage(ctx context.Context, r backends.StageRequest) (s backends.Staged, err error) {
+	if err := errors.Join(ctx.Err(), check(r.Path)); err != nil {
+		return s, err
 	}
-	return s, directory(ctx, r.Path)
-}
-
-// IsStaged asks whether the staging directory is there.
-func (n *Node) IsStaged(_ context.Context, s backends.Staged) (bool, error) {
-	return exists(s.Path)
-}
-
-// Unstage leaves the staging directory: it belongs to the caller.
-func (n *Node) Unstage(context.Context, backends.Staged) error { return nil }
-
-// Publish makes the target. One that exists already was the caller's idea.
-func (n *Node) Publish(ctx context.Context, s backends.Staged, r backends.PublishRequest) error {
-	if s.Block {
-		return file(ctx, r.Path)
+	s = backends.Staged{VolumeID: r.VolumeID, Path: r.Path, Block: r.Block, ReadOnly: r.ReadOnly}
+	if s.DeviceID, s.SizeBytes, err = n.reach(r); err != nil {
+		return s, err
 	}
-	return directory(ctx, r.Path)
+	if !r.Block {
+		if err := checkType(r.FSType); err != nil {
+			return s, err
+		}
+		if s.Options, err = optionsOf(r.MountFlags, r.Group); err != nil {
+			return s, err
+		}
+		s.FSType = r.FSType
+	}
+	p := note{Path: r.Path, VolumeID: r.VolumeID, Staged: true, DeviceID: s.DeviceID}
+	if have, ok := n.notes.at(r.Path); ok {
+		if have.VolumeID != p.VolumeID || !have.Staged || have.DeviceID != p.DeviceID {
+			return s, fmt.Errorf("volume %s is there, attached as %s; unstage it first: %w", have.VolumeID, have.DeviceID, backends.ErrPrecondition)
+		}
+	}
+	return s, n.place(p, false)
 }
 
-// IsPublished asks whether the target is there.
-func (n *Node) IsPublished(_ context.Context, _ backends.Staged, path string) (bool, error) {
-	return exists(path)
+// reach finds what stands for the device of a publish context.
+func (n *Node) reach(r backends.StageRequest) (attachment string, sizeBytes int64, err error) {
+	attachment = r.PublishContext[AttachmentKey]
+	if attachment == "" {
+		return "", 0, fmt.Errorf("publish context has no %s: %w", AttachmentKey, backends.ErrInvalid)
+	}
+	sizeBytes, err = strconv.ParseInt(r.PublishContext[SizeKey], 10, 64)
+	if err != nil || sizeBytes < 0 {
+		return "", 0, fmt.Errorf("publish context has no size in %s: %w", SizeKey, backends.ErrInvalid)
+	}
+	current, attached, ok := n.backend.look(r.VolumeID)
+	if ok && attached != attachment {
+		return "", 0, fmt.Errorf("it is not attached as %s: it was detached: %w", attachment, backends.ErrNotFound)
+	}
+	return attachment, max(sizeBytes, current), nil
 }
 
-// Unpublish removes the target with what a workload wrote there. It follows no
-// symbolic link, neither at the target nor below it.
-func (n *Node) Unpublish(ctx context.Context, _ backends.Staged, path string) error {
-	if err := checkPath(path); err != nil {
+// place notes p and makes it, unless it is there.
+func (n *Node) place(p note, block bool) error {
+	there, err := find(p.Path, block)
+	if err != nil {
 		return err
 	}
-	if err := ctx.Err(); err != nil {
+	have, noted := n.notes.at(p.Path)
+	p.Made = !there || (noted && have.Made)
+	if err := n.notes.put(p); err != nil || there {
 		return err
 	}
-	if err := os.RemoveAll(path); err != nil {
-		return fmt.Errorf("remove target: %w", err)
+	if err := build(p.Path, block, p.ReadOnly); err != nil {
+		return errors.Join(err, n.notes.drop(p.Path))
 	}
 	return nil
 }
 
-// Stats reports the size of the record: nothing is used of it.
-func (n *Node) Stats(_ context.Context, s backends.Staged, _ string) (backends.Stats, error) {
-	if s.Block {
-		return backends.Stats{TotalBytes: s.SizeBytes, AvailableBytes: -1, UsedBytes: -1, Block: true}, nil
+// IsStaged asks for the staging path and for what was noted of it.
+func (n *Node) IsStaged(_ context.Context, s backends.Staged) (bool, error) {
+	if _, ok := n.notes.staging(s); !ok {
+		return false, nil
 	}
-	return backends.Stats{TotalBytes: s.SizeBytes, AvailableBytes: s.SizeBytes}, nil
+	return isAt(s.Path, false)
 }
 
-// Expand has nothing to grow.
-func (n *Node) Expand(_ context.Context, s backends.Staged) (int64, error) { return s.SizeBytes, nil }
+// Unstage removes the staging path if Stage made it. What the caller keeps in it
+// stays, and the path with it.
+func (n *Node) Unstage(ctx context.Context, s backends.Staged) error {
+	if err := n.unstage(ctx, s); err != nil {
+		return fmt.Errorf("unstage volume %s at %s: %w", s.VolumeID, s.Path, err)
+	}
+	return nil
+}
 
-// Hold has nothing to hold.
-func (n *Node) Hold(ctx context.Context, _ backends.Staged, _ bool) (func() error, error) {
-	return func() error { return nil }, ctx.Err()
+func (n *Node) unstage(ctx context.Context, s backends.Staged) error {
+	if err := errors.Join(ctx.Err(), check(s.Path)); err != nil {
+		return err
+	}
+	p, ok := n.notes.staging(s)
+	if !ok {
+		return nil
+	}
+	there, err := isAt(s.Path, false)
+	if err != nil {
+		return err
+	}
+	if p.Made && there {
+		// "Exists" is how package os says "not empty".
+		if err := os.Remove(s.Path); err != nil && !errors.Is(err, fs.ErrNotExist) && !errors.Is(err, fs.ErrExist) {
+			return err
+		}
+	}
+	return n.notes.drop(s.Path)
+}
+
+// Hold has nothing to hold still: no bytes are kept.
+func (*Node) Hold(ctx context.Context, s backends.Staged, _ bool) (func() error, error) {
+	if err := ctx.Err(); err != nil {
+		return nil, fmt.Errorf("hold volume %s: %w", s.VolumeID, err)
+	}
+	return func() error { return nil }, nil
 }
 
 // Recover has nothing to undo.
-func (n *Node) Recover(context.Context, backends.Staged) error { return nil }
+func (*Node) Recover(context.Context, backends.Staged) error { return nil }
 
-// Close has nothing to end.
-func (n *Node) Close() error { return nil }
+// Close has nothing to free; volumes stay.
+func (*Node) Close() error { return nil }
 
-// ephemeralBytes is the size of an inline volume that names none.
-const ephemeralBytes = 64 << 20
+// EphemeralBytes is the size of an ephemeral volume that names none: 64 MiB, as
+// with package tmpfs.
+const EphemeralBytes = 64 << 20
+
+// ephemeralID stands in place of an attachment's id.
+const ephemeralID = "ephemeral"
 
 // MakeEphemeral makes a volume out of its request alone.
 func (n *Node) MakeEphemeral(ctx context.Context, r backends.EphemeralRequest) (backends.Staged, error) {
-	size := r.SizeBytes
-	if size == 0 {
-		size = ephemeralBytes
-	}
-	s := backends.Staged{VolumeID: r.VolumeID, Path: r.Dir, FSType: r.FSType, SizeBytes: size}
-	return s, directory(ctx, r.Dir)
-}
-
-// RemoveEphemeral leaves the volume's directory: it belongs to the caller.
-func (n *Node) RemoveEphemeral(context.Context, backends.Staged) error { return nil }
-
-// checkPath refuses a path of which the last element is a symbolic link, or
-// which leads through one that an unprivileged process could have made.
-func checkPath(path string) error {
-	for dir := path; ; dir = filepath.Dir(dir) {
-		// Links in the root directory, such as /tmp or /var, are the system's.
-		if parent := filepath.Dir(dir); parent == dir || filepath.Dir(parent) == parent && dir != path {
-			return nil
-		}
-		info, err := os.Lstat(dir)
-		if errors.Is(err, fs.ErrNotExist) {
-			continue
-		}
-		if err != nil {
-			return fmt.Errorf("look at %q: %w", dir, err)
-		}
-		if info.Mode()&fs.ModeSymlink != 0 {
-			return fmt.Errorf("path %q leads through the symbolic link %q; give the path behind it: %w", path, dir, backends.ErrInvalid)
-		}
-	}
-}
-
-func exists(path string) (bool, error) {
-	_, err := os.Lstat(path)
-	if errors.Is(err, fs.ErrNotExist) {
-		return false, nil
-	}
-	return err == nil, err
-}
-
-// directory makes the last element of path, unless it is a directory already.
-func directory(ctx context.Context, path string) error {
-	if err := errors.Join(ctx.Err(), checkPath(path)); err != nil {
-		return err
-	}
-	err := os.Mkdir(path, 0o750)
-	if errors.Is(err, fs.ErrExist) {
-		info, statErr := os.Lstat(path)
-		if statErr == nil && info.IsDir() {
-			return nil
-		}
-		return fmt.Errorf("make directory %q: something else is there: %w", path, backends.ErrExists)
-	}
-	return parentMissing(path, err)
-}
-
-// file makes the last element of path, unless it is a file already.
-func file(ctx context.Context, path string) error {
-	if err := errors.Join(ctx.Err(), checkPath(path)); err != nil {
-		return err
-	}
-	f, err := os.OpenFile(path, os.O_CREATE|os.O_EXCL|os.O_WRONLY, 0o600)
-	if errors.Is(err, fs.ErrExist) {
-		info, statErr := os.Lstat(path)
-		if statErr == nil && info.Mode().IsRegular() {
-			return nil
-		}
-		return fmt.Errorf("make file %q: something else is there: %w", path, backends.ErrExists)
-	}
+	s, err := n.makeEphemeral(ctx, r)
 	if err != nil {
-		return parentMissing(path, err)
+		return backends.Staged{}, fmt.Errorf("make ephemeral volume %s: %w", r.VolumeID, err)
 	}
-	return f.Close()
+	return s, nil
 }
 
-// parentMissing says whose fault it is that a path cannot be made.
-func parentMissing(path string, err error) error {
-	if errors.Is(err, fs.ErrNotExist) {
-		return fmt.Errorf("make %q: its parent directory is missing, which the caller makes: %w", path, backends.ErrPrecondition)
+func (n *Node) makeEphemeral(ctx context.Context, r backends.EphemeralRequest) (s backends.Staged, err error) {
+	if err := errors.Join(ctx.Err(), check(r.Dir), checkType(r.FSType)); err != nil {
+		return s, err
 	}
-	return err
+	s = backends.Staged{VolumeID: r.VolumeID, Path: r.Dir, FSType: r.FSType, DeviceID: ephemeralID, SizeBytes: r.SizeBytes}
+	switch {
+	case r.SizeBytes < 0:
+		return s, fmt.Errorf("size of %d bytes: %w", r.SizeBytes, backends.ErrInvalid)
+	case r.SizeBytes == 0:
+		s.SizeBytes = EphemeralBytes
+	}
+	if s.Options, err = optionsOf(r.MountFlags, r.Group); err != nil {
+		return s, err
+	}
+	return s, n.place(note{Path: r.Dir, VolumeID: r.VolumeID, Staged: true, DeviceID: ephemeralID}, false)
+}
+
+// RemoveEphemeral undoes MakeEphemeral.
+func (n *Node) RemoveEphemeral(ctx context.Context, s backends.Staged) error {
+	if err := n.unstage(ctx, s); err != nil {
+		return fmt.Errorf("remove ephemeral volume %s: %w", s.VolumeID, err)
+	}
+	return nil
+}
+
+// readOnly says whether a publication refuses writes.
+func readOnly(s backends.Staged, r backends.PublishRequest) bool {
+	return s.ReadOnly || r.ReadOnly || isReadOnly(s.Options) || isReadOnly(strings.Join(r.MountFlags, ","))
 }

@@ -8,7 +8,6 @@ import (
 	"fmt"
 	"io/fs"
 	"os"
-	"syscall"
 
 	"github.com/csiemu/csiemu/backends"
 	"github.com/csiemu/csiemu/internal/mount"
@@ -80,16 +79,10 @@ func device(dir string) (uint64, error) {
 	if err != nil && !errors.Is(err, backends.ErrNotFound) {
 		return 0, err
 	}
-	if err == nil && info.IsRoot && !info.Dead && isTmpfs(dir) {
+	if err == nil && info.IsRoot && !info.Dead && nodemount.IsTmpfs(dir) {
 		return info.Dev, nil
 	}
 	return 0, fmt.Errorf("no tmpfs is mounted at %s any more: the machine was restarted, or the mount is not propagated to this process: %w", dir, backends.ErrDataLoss)
-}
-
-func isTmpfs(dir string) bool {
-	const magic = 0x01021994 // TMPFS_MAGIC
-	var st syscall.Statfs_t
-	return syscall.Statfs(dir, &st) == nil && int64(st.Type) == magic
 }
 
 // resize makes the tmpfs at dir size bytes large, and never smaller.

@@ -8,10 +8,10 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
-	"syscall"
 	"testing"
 
 	"github.com/stretchr/testify/require"
+	"golang.org/x/sys/unix"
 
 	"github.com/csiemu/csiemu/backends"
 	"github.com/csiemu/csiemu/backends/loop"
@@ -61,7 +61,7 @@ func TestAVolumeIsATmpfsOfExactlyItsSize(t *testing.T) {
 	require.Equal(t, shared, entry.Shared(), "shared like the mount that it lies on")
 
 	err = os.WriteFile(filepath.Join(at, "file"), make([]byte, 4*mebibyte), 0o600)
-	require.ErrorIs(t, err, syscall.ENOSPC)
+	require.ErrorIs(t, err, unix.ENOSPC)
 	u, err := r.backend.Usage(t.Context(), v)
 	require.NoError(t, err)
 	require.EqualValues(t, v.SizeBytes, u.AllocatedBytes)
@@ -123,11 +123,9 @@ func TestSnapshotRestoreAndCloneCopyTheTree(t *testing.T) {
 		info, err := os.Stat(to)
 		require.NoError(t, err)
 		require.Equal(t, os.ModeDir|os.ModeSetgid|0o770, info.Mode())
-		require.EqualValues(t, 7, info.Sys().(*syscall.Stat_t).Uid)
-		require.EqualValues(t, 8, info.Sys().(*syscall.Stat_t).Gid)
-		links, err := os.Stat(filepath.Join(to, "link"))
-		require.NoError(t, err)
-		require.EqualValues(t, 2, links.Sys().(*syscall.Stat_t).Nlink)
+		require.EqualValues(t, 7, stat(t, to).Uid)
+		require.EqualValues(t, 8, stat(t, to).Gid)
+		require.EqualValues(t, 2, stat(t, filepath.Join(to, "link")).Nlink)
 		require.NoDirExists(t, filepath.Join(copied.Dir, "data.tmp"))
 		require.NoError(t, os.WriteFile(filepath.Join(to, "new"), nil, 0o600))
 	}

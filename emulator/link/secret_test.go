@@ -114,3 +114,18 @@ func TestTheNodeRefusesAFalseArray(t *testing.T) {
 	c := client(t, link.ClientOptions{Endpoint: e})
 	require.ErrorIs(t, exists(c, t.Context(), "vol-1"), backends.ErrUnavailable)
 }
+
+// A connection that says nothing, as from a probe of the port, must not keep the
+// array from stopping.
+func TestASilentConnectionDoesNotDelayTheEnd(t *testing.T) {
+	t.Parallel()
+	s := serve(t, socket(t), link.ServerOptions{})
+	conn, err := net.Dial(s.endpoint.Network, s.endpoint.Address)
+	require.NoError(t, err)
+	defer conn.Close()
+	c := client(t, link.ClientOptions{Endpoint: s.endpoint})
+	require.NoError(t, c.Exists(t.Context(), "v"), "the silent one was accepted before")
+	start := time.Now()
+	s.stop()
+	require.Less(t, time.Since(start), patience)
+}

@@ -20,6 +20,7 @@ import (
 
 	"github.com/csiemu/csiemu/backends"
 	"github.com/csiemu/csiemu/emulator/link/linkpb"
+	"github.com/csiemu/csiemu/emulator/rpc"
 )
 
 // A silent connection is probed after pingEvery and given up after another
@@ -103,18 +104,9 @@ func (s *Server) Serve(ctx context.Context, lis net.Listener) error {
 	)
 	linkpb.RegisterArrayServer(g, &arrayService{server: s})
 	defer s.streams.Wait()
-	stopped := make(chan struct{})
-	stop := context.AfterFunc(ctx, func() {
-		defer close(stopped)
-		g.Stop()
-	})
-	err := g.Serve(lis)
-	if stop() {
-		// The listener failed.
-		g.Stop()
+	if err := rpc.Serve(ctx, g, lis, 0); err != nil {
 		return fmt.Errorf("serve nodes: %w", err)
 	}
-	<-stopped
 	return nil
 }
 

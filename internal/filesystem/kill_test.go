@@ -48,7 +48,7 @@ func TestKilledFormat(t *testing.T) {
 		t.Run(string(fs), func(t *testing.T) {
 			t.Parallel()
 			needType(t, fs)
-			for range 8 {
+			for range 4 {
 				device := attach(t, newImage(t, size), loopdev.Config{}).Path()
 				victim := exec.Command(executable, string(fs), fmt.Sprint(size), newImage(t, size))
 				victim.Env = append(os.Environ(), victimVariable+"="+device)

@@ -143,6 +143,11 @@ func listIndexes(first int) []int {
 	return found
 }
 
+// exists reports whether the kernel has the device; true where it does not tell.
+func exists(index int) bool {
+	return unix.Access(filepath.Join(blockDir, nodeName(index)), unix.F_OK) == nil || unix.Access(blockDir, unix.F_OK) != nil
+}
+
 // isShown is hasBackingFile where the kernel tells, and true where it does not.
 func isShown(index int) bool {
 	return hasBackingFile(index) || unix.Access(blockDir, unix.F_OK) != nil

@@ -3,6 +3,8 @@
 package loopdev
 
 import (
+	"crypto/rand"
+	"errors"
 	"os"
 	"testing"
 
@@ -51,36 +53,84 @@ func TestFirstNewIndexIsWithinTheNumbersOfTheDriver(t *testing.T) {
 	}
 }
 
-func TestNewDeviceStepsOverThoseThatExist(t *testing.T) {
-	t.Parallel()
+// newPoolOfOwn returns a pool that uses no device but those of this test, and
+// how to remove one of them.
+func newPoolOfOwn(t *testing.T, o Options) (pool *Pool, remove func(index int)) {
+	t.Helper()
 	testenv.Need(t, kernel.Root, kernel.Loop, kernel.LoopConfigure)
-	pool, err := NewPool(Options{})
+	pool, err := NewPool(o)
 	require.NoError(t, err)
-	defer pool.Close()
-	backing, err := os.Create(t.TempDir() + "/backing")
-	require.NoError(t, err)
-	defer backing.Close()
-	require.NoError(t, backing.Truncate(1<<20))
-	remove := func(index int) {
+	t.Cleanup(func() { require.NoError(t, pool.Close()) })
+	pool.indexes.listed = true
+	return pool, func(index int) {
 		// Another program may have taken it, and then it is not ours to remove.
 		_ = withFD(pool.control, func(fd int) error { return ioctl(fd, unix.LOOP_CTL_REMOVE, index) })
 	}
+}
 
-	// The first index that is tried exists: this test makes it.
-	pool.indexes.listed = true
-	existing, err := pool.take()
-	for err == errTaken {
-		existing, err = pool.take()
+// newDevice makes a device that is bound to nothing.
+func newDevice(t *testing.T, pool *Pool) (index int) {
+	t.Helper()
+	for {
+		index, err := pool.take()
+		if errors.Is(err, errTaken) {
+			continue
+		}
+		require.NoError(t, err)
+		return index
 	}
-	require.NoError(t, err)
-	defer remove(existing)
-	pool.indexes.next = existing
+}
 
-	d, err := pool.Attach(t.Context(), backing, Config{Name: "test-step-" + t.TempDir()[len(os.TempDir()):][:40]})
+// attachAnother attaches and detaches a device and returns its index.
+func attachAnother(t *testing.T, pool *Pool) (index int) {
+	t.Helper()
+	backing, err := os.CreateTemp(t.TempDir(), "")
 	require.NoError(t, err)
-	defer remove(d.Index)
-	require.Greater(t, d.Index, existing)
+	defer backing.Close()
+	require.NoError(t, backing.Truncate(1<<20))
+	d, err := pool.Attach(t.Context(), backing, Config{Name: "test-" + rand.Text()})
+	require.NoError(t, err)
 	inUse, err := pool.Detach(t.Context(), d)
 	require.NoError(t, err)
 	require.False(t, inUse)
+	return d.Index
+}
+
+func TestNewDeviceStepsOverThoseThatExist(t *testing.T) {
+	t.Parallel()
+	pool, remove := newPoolOfOwn(t, Options{})
+	existing := newDevice(t, pool)
+	defer remove(existing)
+	pool.indexes.next = existing
+
+	index := attachAnother(t, pool)
+	defer remove(index)
+	require.NotEqual(t, existing, index)
+}
+
+func TestRemovedDeviceIsSteppedOver(t *testing.T) {
+	t.Parallel()
+	pool, remove := newPoolOfOwn(t, Options{})
+	removed := newDevice(t, pool)
+	remove(removed)
+	pool.indexes.give(removed)
+
+	index := attachAnother(t, pool)
+	defer remove(index)
+	require.NotEqual(t, removed, index)
+}
+
+// With a directory for nodes a look would make both the node and the device.
+func TestDeviceIsNotMadeAnewByItsMethods(t *testing.T) {
+	t.Parallel()
+	pool, remove := newPoolOfOwn(t, Options{Dev: t.TempDir(), NodeDir: t.TempDir()})
+	removed := newDevice(t, pool)
+	remove(removed)
+	d := &Device{Index: removed, Name: "test-" + rand.Text(), nodes: pool.nodes}
+	_, err := d.Status()
+	require.ErrorIs(t, err, ErrNotBound)
+	inUse, err := pool.Detach(t.Context(), d)
+	require.NoError(t, err)
+	require.False(t, inUse)
+	require.False(t, exists(removed))
 }

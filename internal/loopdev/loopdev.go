@@ -171,7 +171,17 @@ func (p *Pool) Attach(ctx context.Context, backing *os.File, c Config) (*Device,
 // index, so it is only reached where that many devices belong to others.
 const maxTries = 1 << 14
 
+// maxWithoutNode is how many devices without a node one Attach steps over: that
+// of a device which another program just removes goes before the device.
+const maxWithoutNode = 4
+
 func (p *Pool) attach(ctx context.Context, backing *os.File, c Config) (*Device, error) {
+	var withoutNode []int
+	defer func() {
+		for _, index := range withoutNode {
+			p.indexes.give(index)
+		}
+	}()
 	for range maxTries {
 		if err := ctx.Err(); err != nil {
 			return nil, err
@@ -187,6 +197,10 @@ func (p *Pool) attach(ctx context.Context, backing *os.File, c Config) (*Device,
 		if errors.Is(err, errTaken) {
 			// Another program was faster, or is just letting go. The index is
 			// forgotten: it is not ours any more.
+			continue
+		}
+		if errors.Is(err, errNoNode) && len(withoutNode) < maxWithoutNode {
+			withoutNode = append(withoutNode, index)
 			continue
 		}
 		if err != nil {

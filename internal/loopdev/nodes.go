@@ -105,14 +105,21 @@ func (n nodes) peek(index int) (fd int, err error) {
 	return fd, nil
 }
 
+// errNoNode says that a device has no node, and none may be made.
+var errNoNode = errors.New("no device node")
+
 // make makes a node in NodeDir; one that is there already is used again.
 func (n nodes) make(index int, name string) (string, error) {
+	if !exists(index) {
+		// Another program removed the device. Opening a node would make it anew.
+		return "", fmt.Errorf("find loop%d: %w", index, ErrNotBound)
+	}
 	if n.nodeDir == "" {
-		return "", &kernel.NotSupportedError{
+		return "", fmt.Errorf("%w: %w", errNoNode, &kernel.NotSupportedError{
 			Feature: kernel.Mknod,
 			Reason:  fmt.Sprintf("%s has no node for loop%d, and no directory is set to make one in", n.dev, index),
 			Remedy:  "give the container the host's /dev, or a directory for device nodes",
-		}
+		})
 	}
 	path := filepath.Join(n.nodeDir, name)
 	err := unix.Mknod(path, unix.S_IFBLK|0o600, int(unix.Mkdev(loopMajor, n.minor(index))))

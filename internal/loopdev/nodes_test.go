@@ -9,6 +9,7 @@ import (
 	"testing"
 
 	"github.com/stretchr/testify/require"
+	"golang.org/x/sys/unix"
 
 	"github.com/csiemu/csiemu/internal/kernel"
 	"github.com/csiemu/csiemu/internal/loopdev"
@@ -68,4 +69,26 @@ func TestMissingNodeWithoutNodeDirIsAnErrorThatNamesIt(t *testing.T) {
 	_, err = loopdev.Find(context.Background(), uniqueName(), -1, loopdev.Options{Dev: dev})
 	require.ErrorIs(t, err, kernel.ErrNotSupported)
 	require.NotErrorIs(t, err, loopdev.ErrNotBound)
+}
+
+// Opening the node of a device that does not exist makes the device.
+func TestLookingForADeviceDoesNotMakeIt(t *testing.T) {
+	t.Parallel()
+	testenv.Need(t, kernel.Root, kernel.Loop, kernel.Mknod)
+	const absent = 1048574
+	static := t.TempDir()
+	require.NoError(t, unix.Mknod(filepath.Join(static, "loop1048574"), unix.S_IFBLK|0o600, int(unix.Mkdev(7, absent))))
+	for name, options := range map[string]loopdev.Options{
+		"with a node in a static /dev": {Dev: static, NodeDir: t.TempDir()},
+		"with a directory for nodes":   {Dev: t.TempDir(), NodeDir: t.TempDir()},
+		"with neither":                 {},
+	} {
+		t.Run(name, func(t *testing.T) {
+			_, err := loopdev.StatusOf(absent, options)
+			require.ErrorIs(t, err, loopdev.ErrNotBound)
+			_, err = newPool(t, options).Adopt(absent, uniqueName())
+			require.ErrorIs(t, err, loopdev.ErrNotBound)
+			require.NoDirExists(t, "/sys/block/loop1048574")
+		})
+	}
 }

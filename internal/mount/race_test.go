@@ -7,7 +7,6 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
-	"strings"
 	"sync/atomic"
 	"testing"
 
@@ -77,6 +76,31 @@ func (s *swapper) stop() {
 	<-s.done
 }
 
+// watch looks at a directory all the time, until the returned function is called,
+// and fails the test if it ever sees something mounted there.
+func watch(t *testing.T, dir string) (stop func()) {
+	t.Helper()
+	quit, done := make(chan struct{}), make(chan struct{})
+	go func() {
+		defer close(done)
+		for {
+			select {
+			case <-quit:
+				return
+			default:
+			}
+			if info, err := mount.Stat(dir); err != nil || info.IsRoot {
+				t.Errorf("%s is mounted on: %v", dir, err)
+				return
+			}
+		}
+	}()
+	return func() {
+		close(quit)
+		<-done
+	}
+}
+
 // takeAway unmounts what is mounted in dir while its names are swapped.
 func takeAway(t *testing.T, dir string) {
 	t.Helper()
@@ -104,7 +128,7 @@ func TestMountIsNotRedirectedByASwapOnTheWay(t *testing.T) {
 	need(t, kernel.Tmpfs)
 	a := newArena(t)
 	defer a.stop()
-	mountInARace(t, a.swapper, a.dir, a.slot+"/target", a.link+"/target")
+	mountInARace(t, a.swapper, a.dir, a.slot+"/target", a.link+"/target", a.victim+"/target")
 }
 
 func TestMountIsNotRedirectedByASwapOfTheTarget(t *testing.T) {
@@ -112,20 +136,22 @@ func TestMountIsNotRedirectedByASwapOfTheTarget(t *testing.T) {
 	need(t, kernel.Tmpfs)
 	dir := workDir(t)
 	target, link := dirIn(t, dir, "target"), filepath.Join(dir, "link")
-	dirIn(t, dir, "victim")
+	victim := dirIn(t, dir, "victim")
 	require.NoError(t, os.Symlink("victim", link))
 	s := startSwapper(target, link)
 	defer s.stop()
 	// What is mounted on cannot be renamed, but an exchange that the kernel had
 	// begun before takes the mount along.
-	mountInARace(t, s, dir, target, link)
+	mountInARace(t, s, dir, target, link, victim)
 }
 
 // mountInARace mounts and binds on target, which goes by the other name at
-// times. A success must be a mount there and a failure none at all.
-func mountInARace(t *testing.T, s *swapper, dir, target, otherName string) {
+// times. A success must be a mount there and a failure none at all; nothing must
+// be mounted on the victim, not even for a moment.
+func mountInARace(t *testing.T, s *swapper, dir, target, otherName, victim string) {
 	t.Helper()
 	source := t.TempDir()
+	defer watch(t, victim)()
 	for turn := range s.race {
 		var err error
 		if turn%2 == 0 {
@@ -168,17 +194,16 @@ func TestTargetsAreNotRedirectedByASwap(t *testing.T) {
 	t.Parallel()
 	need(t)
 	a := newArena(t)
-	fileIn(t, a.victim, "empty", "")
+	dirIn(t, a.victim, "dir")
+	fileIn(t, a.victim, "file", "")
 	for turn := range a.race {
-		for _, do := range []func(string) error{
-			mount.RemoveTarget,
-			func(p string) error { _, err := mount.MakeFileTarget(p + "-file"); return err },
-			func(p string) error { _, err := mount.MakeDirTarget(fmt.Sprintf("%s-%d", p, turn)); return err },
-		} {
-			for _, name := range []string{"target", "empty"} {
-				if err := do(filepath.Join(a.slot, name)); err != nil {
-					requireRefusal(t, err)
-				}
+		dir, file := a.slot+"/dir", a.slot+"/file"
+		_, dirErr := mount.MakeDirTarget(dir)
+		_, fileErr := mount.MakeFileTarget(file)
+		_, newErr := mount.MakeDirTarget(fmt.Sprintf("%s/new-%d", a.slot, turn))
+		for _, err := range []error{dirErr, fileErr, newErr, mount.RemoveTarget(dir), mount.RemoveTarget(file)} {
+			if err != nil {
+				requireRefusal(t, err)
 			}
 		}
 	}
@@ -189,5 +214,5 @@ func TestTargetsAreNotRedirectedByASwap(t *testing.T) {
 	for i, e := range left {
 		names[i] = e.Name()
 	}
-	require.Equal(t, "empty target", strings.Join(names, " "))
+	require.Equal(t, []string{"dir", "file", "target"}, names)
 }

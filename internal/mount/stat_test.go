@@ -107,6 +107,26 @@ func TestStatOfADeadMount(t *testing.T) {
 	require.NoError(t, mount.Unmount(target))
 }
 
+// What the kernel remembers of a file system must not hide that its server died.
+func TestStatAsksTheFileSystem(t *testing.T) {
+	t.Parallel()
+	need(t, kernel.FUSE)
+	target := dirIn(t, workDir(t), "target")
+	fd, device := mountFUSE(t, target)
+	served := serveOnce(fd)
+	info, err := mount.Stat(target)
+	require.NoError(t, err)
+	require.True(t, info.Dir)
+	require.False(t, info.Dead)
+	<-served
+	require.NoError(t, device.Close())
+
+	info, err = mount.Stat(target)
+	require.NoError(t, err)
+	require.True(t, info.Dead)
+	require.NoError(t, mount.Unmount(target))
+}
+
 func TestStatOfAFileSystemThatAnswersWithErrors(t *testing.T) {
 	t.Parallel()
 	need(t, kernel.FUSE)

@@ -83,6 +83,22 @@ func btrfsDevice(path string) (uint64, error) {
 	return 0, fmt.Errorf("ask for the device of btrfs at %s: %w", path, &os.PathError{Op: "stat", Path: node, Err: err})
 }
 
+// NodeNumber is the number of the loop device whose node is at path, as stat(2)
+// has it; 0 if it is none. A node that is gone is known by its name.
+func NodeNumber(path string) uint64 {
+	var st unix.Stat_t
+	if err := unix.Stat(path, &st); err != nil {
+		return LoopNumber(path)
+	}
+	return st.Rdev
+}
+
+// IsTmpfs says whether path lies on a tmpfs.
+func IsTmpfs(path string) bool {
+	var st unix.Statfs_t
+	return unix.Statfs(path, &st) == nil && st.Type == unix.TMPFS_MAGIC
+}
+
 // LoopNumber is the number of a loop device, as stat(2) has it, by the name of a
 // node that need not exist here; 0 for other names. Where the loop driver counts
 // partitions (max_part), which is not its default, it is wrong.

@@ -6,7 +6,8 @@ import (
 	"fmt"
 	"os"
 	"strconv"
-	"syscall"
+
+	"golang.org/x/sys/unix"
 
 	"github.com/csiemu/csiemu/backends"
 )
@@ -28,25 +29,25 @@ func ParseGroup(group string) (gid int, ok bool, err error) {
 // is created there. It changes only what is not so yet, so that it costs
 // nothing and overrides nothing on a volume that is staged again.
 func ShareWithGroup(dir string, gid int) error {
-	f, err := os.OpenFile(dir, os.O_RDONLY|syscall.O_DIRECTORY|syscall.O_NOFOLLOW, 0)
+	f, err := os.OpenFile(dir, os.O_RDONLY|unix.O_DIRECTORY|unix.O_NOFOLLOW, 0)
 	if err != nil {
 		return fmt.Errorf("share with group %d: %w", gid, err)
 	}
 	defer f.Close()
-	info, err := f.Stat()
-	if err != nil {
-		return fmt.Errorf("share with group %d: %w", gid, err)
+	var st unix.Stat_t
+	if err := unix.Fstat(int(f.Fd()), &st); err != nil {
+		return fmt.Errorf("share with group %d: stat %s: %w", gid, dir, err)
 	}
-	if int(info.Sys().(*syscall.Stat_t).Gid) != gid {
+	if int(st.Gid) != gid {
 		if err := f.Chown(-1, gid); err != nil {
 			return fmt.Errorf("share with group %d: %w", gid, err)
 		}
 	}
 	// After chown, which may take setgid away.
-	const bits = os.ModeSetgid | 0o070
-	if info.Mode()&bits != bits {
-		if err := f.Chmod(info.Mode() | bits); err != nil {
-			return fmt.Errorf("share with group %d: %w", gid, err)
+	const bits = unix.S_ISGID | 0o070
+	if st.Mode&bits != bits {
+		if err := unix.Fchmod(int(f.Fd()), st.Mode&0o7777|bits); err != nil {
+			return fmt.Errorf("share with group %d: chmod %s: %w", gid, dir, err)
 		}
 	}
 	return nil

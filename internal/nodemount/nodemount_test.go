@@ -5,10 +5,10 @@ package nodemount_test
 import (
 	"os"
 	"path/filepath"
-	"syscall"
 	"testing"
 
 	"github.com/stretchr/testify/require"
+	"golang.org/x/sys/unix"
 
 	"github.com/csiemu/csiemu/backends"
 	"github.com/csiemu/csiemu/internal/mount"
@@ -88,7 +88,9 @@ func TestShareWithGroup(t *testing.T) {
 	info, err := os.Stat(dir)
 	require.NoError(t, err)
 	require.Equal(t, os.ModeDir|os.ModeSetgid|0o770, info.Mode())
-	require.EqualValues(t, gid, info.Sys().(*syscall.Stat_t).Gid)
+	var st unix.Stat_t
+	require.NoError(t, unix.Stat(dir, &st))
+	require.EqualValues(t, gid, st.Gid)
 
 	link := filepath.Join(t.TempDir(), "link")
 	require.NoError(t, os.Symlink(dir, link))

@@ -66,35 +66,33 @@ func kernelOptions(path string) ([]string, error) {
 	return split(text), nil
 }
 
-// mountRequest and mountAnswer are struct mnt_id_req and the head of struct
-// statmount, see statmount(2).
-type mountRequest struct {
-	size, spare   uint32
-	id, want, uns uint64
-}
-
-type mountAnswer struct {
-	size, options uint32 // options is an offset into the text behind the head
-	mask          uint64
-	_             [496]byte
-}
-
+// statmountOptions asks statmount(2), for which x/sys has no wrapper, for the
+// options of a file system. The answer, struct statmount, has a head of fixed
+// size and texts behind it.
 func statmountOptions(id uint64) (string, error) {
-	const wantOptions = 0x80 // STATMOUNT_MNT_OPTS
-	req := mountRequest{size: uint32(unsafe.Sizeof(mountRequest{})), id: id, want: wantOptions}
-	head := int(unsafe.Sizeof(mountAnswer{}))
+	const (
+		wanted     = 0x80 // STATMOUNT_MNT_OPTS
+		headBytes  = 512
+		textOffset = 4 // of the options' offset in the text
+		maskOffset = 8 // of the fields that are there
+	)
+	request := struct {
+		size, _        uint32
+		mountID, param uint64
+	}{size: 24, mountID: id, param: wanted} // MNT_ID_REQ_SIZE_VER0
 	for size := 4096; ; size *= 4 {
-		buf := make([]byte, size)
-		_, _, errno := unix.Syscall6(unix.SYS_STATMOUNT, uintptr(unsafe.Pointer(&req)), uintptr(unsafe.Pointer(&buf[0])), uintptr(size), 0, 0, 0)
+		answer := make([]byte, size)
+		_, _, errno := unix.Syscall6(unix.SYS_STATMOUNT, uintptr(unsafe.Pointer(&request)), uintptr(unsafe.Pointer(&answer[0])), uintptr(size), 0, 0, 0)
 		switch {
 		case errno == unix.EOVERFLOW && size < 1<<20:
 			continue
 		case errno != 0:
 			return "", errno
-		case binary.NativeEndian.Uint64(buf[8:])&wantOptions == 0:
+		case binary.NativeEndian.Uint64(answer[maskOffset:])&wanted == 0:
 			return "", nil
 		}
-		text, _, _ := bytes.Cut(buf[head+int(binary.NativeEndian.Uint32(buf[4:])):], []byte{0})
+		start := headBytes + int(binary.NativeEndian.Uint32(answer[textOffset:]))
+		text, _, _ := bytes.Cut(answer[min(start, size):], []byte{0})
 		return string(text), nil
 	}
 }

@@ -12,14 +12,14 @@ import (
 	"github.com/csiemu/csiemu/internal/kernel"
 )
 
-// showBackend runs an emulator over one backend below dir and walks a volume of
-// each shape through it.
-func showBackend(ctx context.Context, out *lines, backend, dir string) (total shown, err error) {
+// showBackend runs an emulator over one backend, its state below dir, and walks a
+// volume of each shape through it.
+func showBackend(ctx context.Context, out *lines, backend, dir, sockets string) (total shown, err error) {
 	nodes := []string{"node-a", "node-b"}
 	if backend == "tmpfs" {
 		nodes = nodes[:1] // its volumes live on one node
 	}
-	s := newServer(backend, dir, nodes...)
+	s := newServer(backend, dir, sockets, nodes...)
 	if err := s.start(ctx); err != nil {
 		return total, err
 	}

@@ -36,16 +36,9 @@ func Run(ctx context.Context, o Options) error {
 	if o.Backend == "" {
 		backends = choose(ctx, o.Out)
 	}
-	parent, err := filepath.EvalSymlinks(cmp.Or(o.Dir, os.TempDir()))
-	if err == nil {
-		parent, err = filepath.Abs(parent)
-	}
+	dir, err := makeDir(cmp.Or(o.Dir, os.TempDir()))
 	if err != nil {
-		return fmt.Errorf("find a directory for the demo: %w", err)
-	}
-	dir, err := os.MkdirTemp(parent, "csiemu-demo-")
-	if err != nil {
-		return fmt.Errorf("make a directory for the demo: %w", err)
+		return err
 	}
 	out, began := &lines{w: o.Out}, time.Now()
 	total, err := show(ctx, out, backends, dir)
@@ -58,9 +51,29 @@ func Run(ctx context.Context, o Options) error {
 	return nil
 }
 
+// makeDir makes a directory of the demo's own without symbolic links on the way.
+func makeDir(parent string) (string, error) {
+	parent, err := filepath.EvalSymlinks(parent)
+	if err == nil {
+		parent, err = filepath.Abs(parent)
+	}
+	if err == nil {
+		parent, err = os.MkdirTemp(parent, "csiemu-demo-")
+	}
+	if err != nil {
+		return "", fmt.Errorf("make a directory for the demo: %w", err)
+	}
+	return parent, nil
+}
+
 func show(ctx context.Context, out *lines, backends []string, dir string) (total shown, err error) {
+	sockets, err := makeDir(os.TempDir())
+	if err != nil {
+		return total, err
+	}
+	defer func() { err = errors.Join(err, os.RemoveAll(sockets)) }()
 	for _, backend := range backends {
-		here, err := showBackend(ctx, out, backend, filepath.Join(dir, backend))
+		here, err := showBackend(ctx, out, backend, filepath.Join(dir, backend), filepath.Join(sockets, backend))
 		if err != nil {
 			return total, err
 		}

@@ -21,7 +21,8 @@ import (
 // started again over the same state, as `csiemu serve` would be.
 type server struct {
 	backend string
-	dir     string // state and sockets
+	dir     string // of the state
+	sockets string // short, as the path of a socket has to be
 	nodes   []emulator.Node
 
 	emulator *emulator.Emulator
@@ -29,9 +30,9 @@ type server struct {
 	served   chan error
 }
 
-// newServer describes an emulator below dir that serves the nodes named.
-func newServer(backend, dir string, names ...string) *server {
-	s := &server{backend: backend, dir: dir}
+// newServer describes an emulator that serves the nodes named.
+func newServer(backend, dir, sockets string, names ...string) *server {
+	s := &server{backend: backend, dir: dir, sockets: sockets}
 	for _, name := range names {
 		s.nodes = append(s.nodes, emulator.Node{Name: name, Endpoint: "unix://" + s.socket(name)})
 	}
@@ -39,7 +40,7 @@ func newServer(backend, dir string, names ...string) *server {
 }
 
 // socket is in a directory of its own, as each node of a cluster has one.
-func (s *server) socket(node string) string { return filepath.Join(s.dir, node, "csi.sock") }
+func (s *server) socket(node string) string { return filepath.Join(s.sockets, node, "csi.sock") }
 
 // start opens the state, serves it, and returns when the first node answers.
 func (s *server) start(ctx context.Context) error {
@@ -80,7 +81,7 @@ func (s *server) start(ctx context.Context) error {
 		return nil
 	case err := <-s.served:
 		s.served <- err
-		return errors.Join(err, s.end())
+		return s.end()
 	}
 }
 

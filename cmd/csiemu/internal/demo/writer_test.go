@@ -2,7 +2,6 @@ package demo
 
 import (
 	"context"
-	"errors"
 	"os"
 	"path/filepath"
 	"testing"
@@ -116,55 +115,4 @@ func TestWriterReportsThatItCannotWrite(t *testing.T) {
 	require.NoError(t, err)
 	require.ErrorContains(t, w.await(t.Context(), 1), "no space left")
 	require.ErrorContains(t, w.end(), "no space left")
-}
-
-func TestDataIsComparedByItsBytes(t *testing.T) {
-	t.Parallel()
-	p := place{path: filepath.Join(t.TempDir(), "data"), offset: 100, bytes: 3*chunk + 5}
-	written, err := p.fill(t.Context())
-	require.NoError(t, err)
-	read, err := p.sum(t.Context())
-	require.NoError(t, err)
-	require.Equal(t, written, read)
-
-	f, err := os.OpenFile(p.path, os.O_RDWR, 0)
-	require.NoError(t, err)
-	defer f.Close()
-	last := make([]byte, 1)
-	_, err = f.ReadAt(last, p.offset+p.bytes-1)
-	require.NoError(t, err)
-	_, err = f.WriteAt([]byte{last[0] ^ 1}, p.offset+p.bytes-1)
-	require.NoError(t, err)
-	changed, err := p.sum(t.Context())
-	require.NoError(t, err)
-	require.NotEqual(t, written, changed)
-
-	require.NoError(t, f.Truncate(p.offset+p.bytes-1))
-	_, err = p.sum(t.Context())
-	require.Error(t, err, "a short read is no equal read")
-}
-
-func TestUndoGoesOnAfterErrorsNewestFirst(t *testing.T) {
-	t.Parallel()
-	var u undo
-	var order []string
-	fails := errors.New("does not go")
-	step := func(name string, err error) *entry {
-		return u.add(name, func(context.Context) error {
-			order = append(order, name)
-			return err
-		})
-	}
-	step("first", nil)
-	second := step("second", fails)
-	third := step("third", nil)
-	require.NoError(t, u.now(t.Context(), third))
-	require.ErrorIs(t, u.now(t.Context(), second), fails)
-	ended, cancel := context.WithCancel(t.Context())
-	cancel()
-	err := u.all(ended)
-	require.ErrorIs(t, err, fails)
-	require.ErrorContains(t, err, "undo second")
-	require.Equal(t, []string{"third", "second", "second", "first"}, order)
-	require.NoError(t, u.all(t.Context()))
 }

@@ -1,6 +1,7 @@
 package leaks
 
 import (
+	"context"
 	"os"
 	"path/filepath"
 	"strings"
@@ -32,7 +33,7 @@ func bound(t *testing.T, dir, name string) (device, image string) {
 	d, err := pool.Attach(t.Context(), f, loopdev.Config{Name: name})
 	require.NoError(t, err)
 	t.Cleanup(func() {
-		_, err := pool.Detach(t.Context(), d)
+		_, err := pool.Detach(context.WithoutCancel(t.Context()), d)
 		require.NoError(t, err)
 	})
 	return d.Path(), image
