@@ -47,7 +47,7 @@ func (n *node) Close() error { return n.readers.close() }
 func (n *node) find(ctx context.Context, publishContext map[string]string) (*loopdev.Device, loopdev.Status, error) {
 	id := publishContext[AttachmentKey]
 	if id == "" {
-		return nil, loopdev.Status{}, fmt.Errorf("publish context has no %s: %w", AttachmentKey, backends.ErrInvalid)
+		return nil, loopdev.Status{}, fmt.Errorf("it is not attached: its publish context has no %s: %w", AttachmentKey, backends.ErrNotFound)
 	}
 	d, err := loopdev.Find(ctx, id, hint(publishContext[DeviceKey]), n.devices)
 	if errors.Is(err, loopdev.ErrNotBound) {

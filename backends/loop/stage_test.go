@@ -115,7 +115,7 @@ func TestStageRefuses(t *testing.T) {
 		"a group that is no number": {change: func(_ *testing.T, _ *rig, _ backends.Volume, q *backends.StageRequest) { q.Group = "staff" }, want: backends.ErrInvalid},
 		"a publish context of another driver": {change: func(_ *testing.T, _ *rig, _ backends.Volume, q *backends.StageRequest) {
 			q.PublishContext = map[string]string{"other": "thing"}
-		}, want: backends.ErrInvalid},
+		}, want: backends.ErrNotFound},
 		"an attachment that no device carries": {change: func(_ *testing.T, _ *rig, _ backends.Volume, q *backends.StageRequest) {
 			q.PublishContext[loop.AttachmentKey] = newID("att")
 		}, want: backends.ErrNotFound},

@@ -75,7 +75,7 @@ func (n *Node) stage(ctx context.Context, r backends.StageRequest) (s backends.S
 func (n *Node) reach(r backends.StageRequest) (attachment string, sizeBytes int64, err error) {
 	attachment = r.PublishContext[AttachmentKey]
 	if attachment == "" {
-		return "", 0, fmt.Errorf("publish context has no %s: %w", AttachmentKey, backends.ErrInvalid)
+		return "", 0, fmt.Errorf("it is not attached: its publish context has no %s: %w", AttachmentKey, backends.ErrNotFound)
 	}
 	sizeBytes, err = strconv.ParseInt(r.PublishContext[SizeKey], 10, 64)
 	if err != nil || sizeBytes < 0 {

@@ -42,7 +42,7 @@ func (n *node) Close() error { return n.block.Close() }
 func (n *node) Stage(ctx context.Context, r backends.StageRequest) (backends.Staged, error) {
 	path, isDir := r.PublishContext[PathKey]
 	_, isDevice := r.PublishContext[loop.DeviceKey]
-	if r.Block && !isDir {
+	if r.Block && !isDir { // which says so if there is no context at all
 		return n.block.Stage(ctx, r)
 	}
 	var err error
@@ -52,7 +52,7 @@ func (n *node) Stage(ctx context.Context, r backends.StageRequest) (backends.Sta
 	case isDevice:
 		err = fmt.Errorf("it is a block device, not a file system: %w", backends.ErrPrecondition)
 	case !isDir:
-		err = fmt.Errorf("publish context has no %s: %w", PathKey, backends.ErrInvalid)
+		err = fmt.Errorf("it is not attached: its publish context has no %s: %w", PathKey, backends.ErrNotFound)
 	default:
 		var s backends.Staged
 		if s, err = n.stage(ctx, r, path); err == nil {

@@ -100,7 +100,7 @@ func TestStageRefuses(t *testing.T) {
 		"a group that is no number":     {change: func(_ *testing.T, _ *rig, q *backends.StageRequest) { q.Group = "-1" }, want: backends.ErrInvalid},
 		"block access to a file system": {change: func(_ *testing.T, _ *rig, q *backends.StageRequest) { q.Block = true }, want: backends.ErrPrecondition},
 		"a file system on block":        {layout: backends.Layout{Block: true}, change: func(*testing.T, *rig, *backends.StageRequest) {}, want: backends.ErrPrecondition},
-		"a foreign publish context":     {change: func(_ *testing.T, _ *rig, q *backends.StageRequest) { q.PublishContext = nil }, want: backends.ErrInvalid},
+		"a foreign publish context":     {change: func(_ *testing.T, _ *rig, q *backends.StageRequest) { q.PublishContext = nil }, want: backends.ErrNotFound},
 		"a path where something else is mounted": {change: func(t *testing.T, r *rig, q *backends.StageRequest) {
 			q.Path = r.stage(r.request(r.create(backends.Layout{SizeBytes: mebibyte}))).Path
 		}, want: backends.ErrPrecondition},

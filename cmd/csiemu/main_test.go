@@ -8,6 +8,7 @@ import (
 	"path/filepath"
 	"strconv"
 	"strings"
+	"syscall"
 	"testing"
 	"time"
 
@@ -42,6 +43,7 @@ func TestScripts(t *testing.T) {
 		Cmds: map[string]func(*testscript.TestScript, bool, []string){
 			"exits":   exits,
 			"serving": serving,
+			"sigterm": sigterm,
 		},
 		Condition: func(name string) (bool, error) {
 			return kernel.Probe(t.Context(), kernel.Feature(name)) == nil, nil
@@ -49,7 +51,8 @@ func TestScripts(t *testing.T) {
 	})
 }
 
-// installPrograms puts the programs in the PATH of a script.
+// installPrograms puts the programs in the PATH of a script, and gives it a
+// directory for temporary files whose path leaves room for sockets in it.
 func installPrograms(env *testscript.Env) error {
 	self, err := os.Executable()
 	if err != nil {
@@ -64,6 +67,12 @@ func installPrograms(env *testscript.Env) error {
 			return err
 		}
 	}
+	tmp, err := os.MkdirTemp("", "")
+	if err != nil {
+		return err
+	}
+	env.Defer(func() { _ = os.RemoveAll(tmp) })
+	env.Setenv("TMPDIR", tmp)
 	env.Setenv("PATH", bin+string(filepath.ListSeparator)+env.Getenv("PATH"))
 	return nil
 }
@@ -113,5 +122,15 @@ func serving(ts *testscript.TestScript, neg bool, args []string) {
 	ts.Check(err)
 	if info.GetName() != args[1] {
 		ts.Fatalf("driver %q serves, want %q", info.GetName(), args[1])
+	}
+}
+
+// sigterm asks the commands in the background to end.
+func sigterm(ts *testscript.TestScript, neg bool, args []string) {
+	if neg || len(args) > 0 {
+		ts.Fatalf("usage: sigterm")
+	}
+	for _, cmd := range ts.BackgroundCmds() {
+		ts.Check(cmd.Process.Signal(syscall.SIGTERM))
 	}
 }

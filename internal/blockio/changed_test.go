@@ -16,7 +16,6 @@ import (
 
 	"github.com/csiemu/csiemu/backends"
 	"github.com/csiemu/csiemu/internal/blockio"
-	"github.com/csiemu/csiemu/internal/testenv"
 	"golang.org/x/sys/unix"
 )
 
@@ -201,7 +200,7 @@ func bytesRead(t *testing.T) int64 {
 
 func TestChangedDoesNotReadSharedBlocks(t *testing.T) {
 	t.Parallel()
-	dir := testenv.XFSDir(t)
+	dir := xfs(t)
 	runtime.LockOSThread()
 	defer runtime.UnlockOSThread()
 	base := image(t, dir, "base", 32*miB, blockio.Extent{Offset: 0, Length: 32 * miB})
@@ -212,6 +211,18 @@ func TestChangedDoesNotReadSharedBlocks(t *testing.T) {
 	before := bytesRead(t)
 	require.Equal(t, []blockio.Extent{{Offset: 16 * miB, Length: 4096}}, collect(t, blockio.Changed(t.Context(), base, target, 0)))
 	require.Less(t, bytesRead(t)-before, 2*miB)
+}
+
+// TestChangedIsNotMisledByOtherSharedBlocks has two files that share all of their
+// blocks, but each with its own copy.
+func TestChangedIsNotMisledByOtherSharedBlocks(t *testing.T) {
+	t.Parallel()
+	dir := xfs(t)
+	all := blockio.Extent{Offset: 0, Length: 4 * miB}
+	one, other := image(t, dir, "one", all.Length, all), image(t, dir, "other", all.Length, all)
+	require.NoError(t, blockio.Copy(t.Context(), newFile(t, dir, "copy of one"), one))
+	require.NoError(t, blockio.Copy(t.Context(), newFile(t, dir, "copy of other"), other))
+	require.Equal(t, []blockio.Extent{all}, collect(t, blockio.Changed(t.Context(), one, other, 0)))
 }
 
 func TestChangedDoesNotReadHoles(t *testing.T) {

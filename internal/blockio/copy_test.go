@@ -114,7 +114,7 @@ func TestCopyDoesNotDisturbALaterWriteToEither(t *testing.T) {
 
 func TestCopySharesBlocksWhereTheStoreCan(t *testing.T) {
 	t.Parallel()
-	dir := testenv.XFSDir(t)
+	dir := xfs(t)
 	src := image(t, dir, "src", 32*miB, blockio.Extent{Offset: 0, Length: 32 * miB})
 	require.NoError(t, src.Sync())
 	before, err := blockio.FreeBytes(dir)
@@ -162,7 +162,7 @@ func TestCopyStopsWhereverItsContextEnds(t *testing.T) {
 func TestCopyToAFullStoreIsExhausted(t *testing.T) {
 	t.Parallel()
 	src := image(t, t.TempDir(), "src", 4*miB, blockio.Extent{Offset: 0, Length: 4 * miB})
-	dst := newFile(t, testenv.SmallTmpfsDir(t, miB), "dst")
+	dst := newFile(t, idleAtEnd(t, testenv.SmallTmpfsDir(t, miB)), "dst")
 	err := blockio.Copy(t.Context(), dst, src)
 	require.ErrorIs(t, err, backends.ErrExhausted)
 	require.ErrorContains(t, err, "src")

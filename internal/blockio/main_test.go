@@ -4,15 +4,19 @@ package blockio_test
 
 import (
 	"context"
+	cryptorand "crypto/rand"
 	"crypto/sha256"
+	"errors"
 	"io"
 	"math/rand/v2"
 	"os"
 	"path/filepath"
 	"sync/atomic"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/require"
+	"golang.org/x/sys/unix"
 
 	"github.com/csiemu/csiemu/internal/blockio"
 	"github.com/csiemu/csiemu/internal/testenv"
@@ -28,8 +32,21 @@ func TestMain(m *testing.M) { testenv.Main(m) }
 // stores are the kinds of file system that images lie on.
 var stores = map[string]func(testing.TB) string{
 	"in the temporary directory": testing.TB.TempDir,
-	"on tmpfs":                   testenv.TmpfsDir,
-	"on xfs with shared blocks":  testenv.XFSDir,
+	"on tmpfs":                   func(tb testing.TB) string { return idleAtEnd(tb, testenv.TmpfsDir(tb)) },
+	"on xfs with shared blocks":  xfs,
+}
+
+func xfs(tb testing.TB) string { return idleAtEnd(tb, testenv.XFSDir(tb)) }
+
+// idleAtEnd waits at the end of the test, before dir is unmounted, until no child
+// that another test is just starting (mkfs) has the files of this one: it has
+// them until it calls exec. MNT_EXPIRE only marks what is not busy.
+func idleAtEnd(tb testing.TB, dir string) string {
+	tb.Cleanup(func() {
+		isIdle := func() bool { return errors.Is(unix.Unmount(dir, unix.MNT_EXPIRE), unix.EAGAIN) }
+		require.Eventually(tb, isIdle, time.Minute, time.Millisecond)
+	})
+	return dir
 }
 
 // newFile makes an empty file that is closed at the end of the test.
@@ -57,10 +74,9 @@ func image(tb testing.TB, dir, name string, bytes int64, data ...blockio.Extent)
 func fill(tb testing.TB, f *os.File, e blockio.Extent) {
 	tb.Helper()
 	p := make([]byte, min(e.Length, miB))
-	seed := rand.Uint64()
+	random := rand.NewChaCha8(sha256.Sum256([]byte(cryptorand.Text())))
 	for e.Length > 0 {
 		p = p[:min(e.Length, int64(len(p)))]
-		random := rand.NewChaCha8([32]byte{byte(seed), byte(seed >> 8), byte(seed >> 16), byte(e.Offset >> 12), byte(e.Offset >> 20)})
 		_, err := random.Read(p)
 		require.NoError(tb, err)
 		_, err = f.WriteAt(p, e.Offset)

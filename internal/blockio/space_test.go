@@ -54,7 +54,7 @@ func TestAllocateGivesBackWhatItCannotFinish(t *testing.T) {
 
 func TestAllocateOnAFullStoreIsExhausted(t *testing.T) {
 	t.Parallel()
-	dir := testenv.SmallTmpfsDir(t, 4*miB)
+	dir := idleAtEnd(t, testenv.SmallTmpfsDir(t, 4*miB))
 	f := image(t, dir, "image", miB, blockio.Extent{Offset: 0, Length: miB})
 	free, err := blockio.FreeBytes(dir)
 	require.NoError(t, err)

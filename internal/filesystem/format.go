@@ -82,27 +82,30 @@ func (m *Maker) format(ctx context.Context, dev target, s shape, sync bool) (uui
 
 // write puts the template on a blank device. Its order makes an interruption
 // visible: the mark is there before anything else, and the superblock comes when
-// all that it speaks of is there. Between two steps sync makes the first one
-// stay; without it the order holds only for those who look through the same
-// page cache, which is everybody until the machine is lost.
+// all that it speaks of is there. After each step the device has it; with sync
+// it has it for good. Without, the device may lose the order when the machine is
+// lost, but not when a process is killed.
 func (t *template) write(ctx context.Context, dev target, who identity, sync bool) (err error) {
 	flush := dev.Settle
 	if sync {
 		flush = dev.Sync
 	}
+	const stepBody, stepPrimary = 1, 2
 	steps := [][]piece{{{data: halfSector()}}, t.body, {t.primary}}
 	if t.boot != nil {
 		steps = append(steps, []piece{{data: t.boot}})
 	}
-	// A device that is full shows it when its cache is written out, perhaps
-	// only after the last write. What failed must not look complete.
+	// What fails must not look complete. A device that is full shows it when its
+	// cache is written out, after a write that took the mark away.
+	visible := false
 	defer func() {
-		if err != nil {
+		if err != nil && visible {
 			_, markErr := dev.WriteAt(halfSector(), 0)
 			err = errors.Join(err, markErr)
 		}
 	}()
 	for i, step := range steps {
+		visible = i >= stepPrimary
 		for _, p := range step {
 			if err := ctx.Err(); err != nil {
 				return err
@@ -111,15 +114,10 @@ func (t *template) write(ctx context.Context, dev target, who identity, sync boo
 				return fmt.Errorf("write %d bytes at %d: %w", len(p.data), p.offset, err)
 			}
 		}
-		// Without sync two of them are enough: behind the body, where most of
-		// the space is taken, and at the end.
-		if !sync && i != 1 && i != len(steps)-1 {
-			continue
-		}
 		if err := flush(); err != nil {
 			return err
 		}
-		if i == 1 {
+		if i == stepBody {
 			if err := t.verify(ctx, dev, who); err != nil {
 				return err
 			}

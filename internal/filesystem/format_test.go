@@ -239,9 +239,8 @@ func TestFormatOnAFullStore(t *testing.T) {
 				t.Parallel()
 				needType(t, fs)
 				maker := filesystem.NewMaker(filesystem.Options{})
-				// Every room from almost none up to enough: full at each place
-				// in turn.
-				for pages := 1; ; pages *= 2 {
+				// Every room from none up to enough: full at each place in turn.
+				for pages := 0; ; pages = max(1, 2*pages) {
 					store, path := newStore(t, pages, size)
 					if onDevice {
 						path = attach(t, path, loopdev.Config{}).Path()
@@ -255,7 +254,9 @@ func TestFormatOnAFullStore(t *testing.T) {
 					if !onDevice {
 						require.ErrorIs(t, err, backends.ErrExhausted)
 					}
-					require.True(t, probe(t, path).Half, "with %d pages", pages)
+					content := probe(t, path)
+					require.Equal(t, pages > 0, content.Half, "with %d pages", pages)
+					require.Empty(t, content.Type)
 
 					require.NoError(t, unix.Mount("", store, "", unix.MS_REMOUNT, "size=16m"))
 					_, err = maker.Format(t.Context(), path, fs, size, false)
@@ -271,7 +272,9 @@ func TestFormatOnAFullStore(t *testing.T) {
 // in it.
 func newStore(t *testing.T, pages int, size int64) (store, image string) {
 	t.Helper()
-	store = testenv.SmallTmpfsDir(t, int64(pages)*4096)
+	// A size of 0 would be no limit.
+	store = testenv.SmallTmpfsDir(t, int64(pages+1)*4096)
+	require.NoError(t, os.WriteFile(filepath.Join(store, "other"), []byte("x"), 0o600))
 	image = filepath.Join(store, "image")
 	require.NoError(t, os.WriteFile(image, nil, 0o600))
 	require.NoError(t, os.Truncate(image, size))

@@ -44,7 +44,7 @@ func TestInterruptedFormatIsKnownAndRepaired(t *testing.T) {
 					}
 					require.ErrorIs(t, err, filesystem.ErrCut)
 
-					_, err = maker.Format(t.Context(), path, fs, size, sync)
+					_, err = maker.Format(t.Context(), path, fs, size, false)
 					require.NoError(t, err)
 					requireSameData(t, path, ranges, size)
 					if writes%16 == 1 {

@@ -17,6 +17,7 @@ import (
 	"github.com/stretchr/testify/require"
 	"golang.org/x/sys/unix"
 
+	"github.com/csiemu/csiemu/internal/freeze"
 	"github.com/csiemu/csiemu/internal/kernel"
 	"github.com/csiemu/csiemu/internal/loopdev"
 	"github.com/csiemu/csiemu/internal/mount"
@@ -65,6 +66,7 @@ func ext4(tb testing.TB) string {
 	require.NoError(tb, os.Mkdir(dir, 0o755))
 	require.NoError(tb, mount.Mount(ctx, device.Path(), dir, "ext4", mount.Options{}))
 	tb.Cleanup(func() {
+		require.NoError(tb, freeze.Thaw(dir)) // should the test have failed
 		// A child that another test is just starting may have the files of this
 		// one until it calls exec.
 		require.Eventually(tb, func() bool {
@@ -111,12 +113,12 @@ func isFrozen(tb testing.TB, dir string) bool {
 	f, err := os.Open(dir)
 	require.NoError(tb, err)
 	defer f.Close()
-	const freeze, thaw = 0xC0045877, 0xC0045878
-	err = unix.IoctlSetInt(int(f.Fd()), freeze, 0)
+	const fiFreeze, fiThaw = 0xC0045877, 0xC0045878
+	err = unix.IoctlSetInt(int(f.Fd()), fiFreeze, 0)
 	if err == unix.EBUSY {
 		return true
 	}
 	require.NoError(tb, err)
-	require.NoError(tb, unix.IoctlSetInt(int(f.Fd()), thaw, 0))
+	require.NoError(tb, unix.IoctlSetInt(int(f.Fd()), fiThaw, 0))
 	return false
 }

@@ -64,7 +64,7 @@ func startSwapper(a, b string) *swapper {
 
 // race yields until there was much of both: turns and swaps.
 func (s *swapper) race(yield func(turn int) bool) {
-	for turn := 0; turn < 200 || s.swaps.Load() < 200; turn++ {
+	for turn := 0; turn < 400 || s.swaps.Load() < 400; turn++ {
 		if !yield(turn) {
 			return
 		}

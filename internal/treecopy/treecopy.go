@@ -57,9 +57,9 @@ func copyTree(ctx context.Context, dstDir, srcDir string) (err error) {
 	return w.run(ctx)
 }
 
-// openDetached opens dir on a private mount of its own: one that has nothing
-// mounted over its directories, refuses writes and keeps access times as they
-// are. The mount goes with the descriptor.
+// openDetached opens dir on a private mount of its own, which has nothing
+// mounted over its directories and is read-only, so that not even access times
+// change. The mount goes with the descriptor.
 func openDetached(dir string) (*os.File, error) {
 	flags := uint(unix.OPEN_TREE_CLONE | unix.OPEN_TREE_CLOEXEC | unix.AT_SYMLINK_NOFOLLOW)
 	fd, err := unix.OpenTree(unix.AT_FDCWD, dir, flags)
@@ -68,8 +68,7 @@ func openDetached(dir string) (*os.File, error) {
 	}
 	mount := os.NewFile(uintptr(fd), dir)
 	err = unix.MountSetattr(fd, "", unix.AT_EMPTY_PATH, &unix.MountAttr{
-		Attr_set:    unix.MOUNT_ATTR_RDONLY | unix.MOUNT_ATTR_NOATIME,
-		Attr_clr:    unix.MOUNT_ATTR__ATIME,
+		Attr_set:    unix.MOUNT_ATTR_RDONLY,
 		Propagation: unix.MS_PRIVATE,
 	})
 	if err != nil {
