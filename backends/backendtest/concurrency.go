@@ -58,6 +58,5 @@ func (u *use) manyStats() {
 	}
 	second := u.publish(backends.PublishRequest{})
 	u.unpublish(second)
-	u.path = path
 	wg.Wait()
 }

@@ -136,8 +136,9 @@ func copyExtents(t *testing.T, from, to string, all []backends.Extent) {
 // gone.
 func requireEnds(t *testing.T, b backends.ExtentBackend, base, target backends.Snapshot) {
 	t.Helper()
-	for range b.Allocated(t.Context(), target, 0) {
-		break
+	for _, err := range b.Allocated(t.Context(), target, 0) {
+		require.NoError(t, err)
+		break // the reader has enough
 	}
 	ended, cancel := context.WithCancel(t.Context())
 	cancel()

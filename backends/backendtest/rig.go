@@ -164,7 +164,8 @@ type use struct {
 	attachment     backends.Attachment
 	publishContext map[string]string
 	staged         backends.Staged
-	path           string // of the last publication
+	// path is the first publication that stands.
+	path string
 }
 
 func (r *rig) use(v backends.Volume, a access) *use { return &use{r: r, a: a, volume: v} }
@@ -227,7 +228,9 @@ func (u *use) publish(q backends.PublishRequest) string {
 	require.NoError(u.r.t, u.r.node.Publish(u.r.t.Context(), u.staged, q))
 	s := u.staged
 	u.r.t.Cleanup(func() { require.NoError(u.r.t, u.r.node.Unpublish(context.Background(), s, q.Path)) })
-	u.path = q.Path
+	if u.path == "" {
+		u.path = q.Path
+	}
 	u.requirePublished(q.Path, true)
 	return q.Path
 }
@@ -236,6 +239,9 @@ func (u *use) unpublish(path string) {
 	u.r.t.Helper()
 	require.NoError(u.r.t, u.r.node.Unpublish(u.r.t.Context(), u.staged, path))
 	u.requirePublished(path, false)
+	if u.path == path {
+		u.path = ""
+	}
 	_, err := os.Lstat(path)
 	require.ErrorIs(u.r.t, err, os.ErrNotExist, "the target is removed")
 }

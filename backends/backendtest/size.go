@@ -26,7 +26,7 @@ func testLimit(t *testing.T, h Harness) {
 			written, err := fill(name, a.bytes)
 			require.True(t, testenv.IsNoSpace(err), "%d bytes written, then: %v", written, err)
 			require.Less(t, written, a.bytes)
-			require.Greater(t, written, a.bytes/2)
+			require.Greater(t, written, a.bytes/4)
 			u.requireData(u.path, sum)
 			require.NoError(t, os.Remove(name))
 			u.requireData(u.path, u.write(u.path, "it is usable again"))

@@ -152,17 +152,28 @@ func (b *Backend) Detach(ctx context.Context, v backends.Volume, a backends.Atta
 	return nil
 }
 
-// Delete detaches the volume's device and removes the image.
+// Delete detaches the volume's device and removes the image. If something has
+// the device open still, the bytes go with it.
 func (b *Backend) Delete(ctx context.Context, v backends.Volume) error {
+	if err := b.delete(ctx, v); err != nil {
+		return fmt.Errorf("delete volume %s: %w", v.ID, err)
+	}
+	return nil
+}
+
+func (b *Backend) delete(ctx context.Context, v backends.Volume) error {
 	bound := b.of(v.ID)
 	if bound.device != nil {
 		if err := b.detach(ctx, bound, bound.device); err != nil {
-			return fmt.Errorf("delete volume %s: %w", v.ID, err)
+			return err
 		}
 		bound.device = nil
 	}
+	if err := b.awaitReleased(ctx, bound, releaseWait); err != nil && !errors.Is(err, backends.ErrPrecondition) {
+		return err
+	}
 	if err := imagefile.Remove(v.Dir); err != nil {
-		return fmt.Errorf("delete volume %s: %w", v.ID, err)
+		return err
 	}
 	b.forget(v.ID)
 	return nil

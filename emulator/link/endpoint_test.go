@@ -26,7 +26,7 @@ func TestParseEndpoint(t *testing.T) {
 	}
 	for _, text := range []string{
 		"", "array", "tcp://", "tcp://host", "tcp://host:", "tcp://host:http", "tcp://host:65536", "tcp://host:-1",
-		"tcp://a/b:1", "http://host:1", "unix://",
+		"tcp://a/b:1", "http://host:1", "unix://", "unix://.", "unix://a/..", "/.", "/..",
 	} {
 		_, err := link.ParseEndpoint(text)
 		require.ErrorContains(t, err, "parse endpoint", text)

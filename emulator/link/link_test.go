@@ -95,8 +95,8 @@ type local struct {
 	held, released chan string
 	// stuck makes Hold wait for its context.
 	stuck bool
-	// stubborn makes Hold ignore its context until it is closed.
-	stubborn chan struct{}
+	// stubborn makes Hold succeed after its context has ended, when told.
+	stubborn, ended chan struct{}
 	holdErr  error
 	endErr   error
 }
@@ -113,6 +113,8 @@ func (l *local) Hold(ctx context.Context, volumeID string) (func(context.Context
 		return nil, ctx.Err()
 	}
 	if l.stubborn != nil {
+		<-ctx.Done()
+		close(l.ended)
 		<-l.stubborn
 	}
 	if l.holdErr != nil {

@@ -51,14 +51,21 @@ func ParseUnix(s string) (Endpoint, error) {
 	switch {
 	case path == "":
 		return Endpoint{}, fmt.Errorf("parse endpoint %q: it names no socket", s)
-	case strings.HasPrefix(path, "@"):
-		return Endpoint{}, fmt.Errorf("parse endpoint %q: abstract sockets are not served, as mounts don't show them to others", s)
 	case strings.ContainsFunc(path, unicode.IsControl):
 		return Endpoint{}, fmt.Errorf("parse endpoint %q: the path contains a control character", s)
-	case strings.HasSuffix(path, "/"):
+	}
+	directory := strings.HasSuffix(path, "/")
+	path = filepath.Clean(path)
+	switch filepath.Base(path) {
+	case ".", "..", "/":
+		directory = true
+	}
+	if directory {
 		return Endpoint{}, fmt.Errorf("parse endpoint %q: it names a directory", s)
 	}
-	path = filepath.Clean(path)
+	if strings.HasPrefix(path, "@") {
+		return Endpoint{}, fmt.Errorf("parse endpoint %q: abstract sockets are not served, as mounts don't show them to others", s)
+	}
 	if limit := maxSocketPath(); len(path) > limit {
 		return Endpoint{}, fmt.Errorf("parse endpoint %q: the path has %d bytes, and the kernel takes %d (sun_path); use a shorter one", s, len(path), limit)
 	}

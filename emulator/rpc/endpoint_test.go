@@ -35,6 +35,8 @@ func TestParseEndpoint(t *testing.T) {
 		"unix:///csi":                            "ends in .sock",
 		"/csi/csi.socket":                        "ends in .sock",
 		"unix://@csi.sock":                       "abstract sockets are not served",
+		"unix://./@csi.sock":                     "abstract sockets are not served",
+		"unix://..":                              "names a directory",
 		"unix:///a\nb.sock":                      "control character",
 		"unix:///a\x00.sock":                     "control character",
 		"tcp://0.0.0.0:1":                        `scheme "tcp" is not served`,

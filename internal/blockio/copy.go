@@ -25,8 +25,8 @@ const (
 
 // Copy makes dst, an empty file that is open for writing and not for appending,
 // the same as src: the same size, data and holes. Where the store can share
-// blocks, dst shares those of src, and the cut is one moment of src even while
-// it is written; elsewhere src must be held still. Nothing is flushed.
+// blocks, src is flushed, dst shares its blocks, and the cut is one moment of src
+// even while it is written; elsewhere src must be held still. dst is not flushed.
 //
 // backends.ErrExhausted is returned when the store is full. After any error,
 // which includes that of ctx, dst holds an unfinished copy.

@@ -11,7 +11,6 @@ import (
 	"math/rand/v2"
 	"os"
 	"path/filepath"
-	"sync/atomic"
 	"testing"
 	"time"
 
@@ -116,22 +115,26 @@ func whole(tb testing.TB, f *os.File) blockio.Extent {
 	return blockio.Extent{Offset: 0, Length: size(tb, f)}
 }
 
-// countdown is a context that is cancelled when its error was asked for so many
-// times: a cancellation at a known place.
-type countdown struct {
+// watched is a context that calls back each time its error is asked for: a known
+// place of the work.
+type watched struct {
 	context.Context
-	left atomic.Int64
+	look func() error
 }
 
-func cancelledAfter(tb testing.TB, looks int64) context.Context {
-	c := &countdown{Context: tb.Context()}
-	c.left.Store(looks)
-	return c
-}
-
-func (c *countdown) Err() error {
-	if c.left.Add(-1) < 0 {
-		return context.Canceled
+func (w watched) Err() error {
+	if err := w.look(); err != nil {
+		return err
 	}
-	return c.Context.Err()
+	return w.Context.Err()
+}
+
+// cancelledAfter is a context that is cancelled when it was looked at so often.
+func cancelledAfter(tb testing.TB, looks int) context.Context {
+	return watched{tb.Context(), func() error {
+		if looks--; looks < 0 {
+			return context.Canceled
+		}
+		return nil
+	}}
 }

@@ -78,5 +78,5 @@ func FreeBytes(dir string) (int64, error) {
 	if err := retry(func() error { return unix.Statfs(dir, &st) }); err != nil {
 		return 0, fmt.Errorf("measure file system of %s: %w", dir, err)
 	}
-	return int64(st.Bavail) * st.Frsize, nil
+	return int64(st.Bavail) * int64(st.Frsize), nil
 }

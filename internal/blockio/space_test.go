@@ -52,6 +52,25 @@ func TestAllocateGivesBackWhatItCannotFinish(t *testing.T) {
 	}
 }
 
+func TestAllocateChangesTheSizeLast(t *testing.T) {
+	t.Parallel()
+	for where, store := range stores {
+		t.Run(where, func(t *testing.T) {
+			t.Parallel()
+			f := image(t, store(t), "image", miB)
+			looks := 0
+			ctx := watched{t.Context(), func() error {
+				looks++
+				require.Equal(t, miB, size(t, f))
+				return nil
+			}}
+			require.NoError(t, blockio.Allocate(ctx, f, 130*miB))
+			require.Equal(t, 130*miB, size(t, f))
+			require.Equal(t, 3, looks)
+		})
+	}
+}
+
 func TestAllocateOnAFullStoreIsExhausted(t *testing.T) {
 	t.Parallel()
 	dir := idleAtEnd(t, testenv.SmallTmpfsDir(t, 4*miB))

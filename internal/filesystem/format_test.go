@@ -125,7 +125,11 @@ func TestFormatFillsDevicesOfOddSizes(t *testing.T) {
 	t.Parallel()
 	maker := filesystem.NewMaker(filesystem.Options{})
 	for fs, size := range types {
-		for _, more := range []int64{4 * kibibyte, 100 * kibibyte, mebibyte + 4*kibibyte, 500 * mebibyte, 641*mebibyte + 8*kibibyte} {
+		odd := []int64{4 * kibibyte, 641*mebibyte + 8*kibibyte, 100 * kibibyte, mebibyte + 4*kibibyte, 500 * mebibyte}
+		if testing.Short() {
+			odd = odd[:2]
+		}
+		for _, more := range odd {
 			t.Run(fmt.Sprintf("%s and %d KiB", fs, more/kibibyte), func(t *testing.T) {
 				t.Parallel()
 				image := newFilesystem(t, maker, fs, size+more)
@@ -240,7 +244,11 @@ func TestFormatOnAFullStore(t *testing.T) {
 				needType(t, fs)
 				maker := filesystem.NewMaker(filesystem.Options{})
 				// Every room from none up to enough: full at each place in turn.
-				for pages := 0; ; pages = max(1, 2*pages) {
+				factor := 2
+				if testing.Short() {
+					factor = 8
+				}
+				for pages := 0; ; pages = max(1, factor*pages) {
 					store, path := newStore(t, pages, size)
 					if onDevice {
 						path = attach(t, path, loopdev.Config{}).Path()

@@ -19,7 +19,11 @@ func TestFillsAgreesWithTheTools(t *testing.T) {
 	needType(t, filesystem.Ext4)
 	maker := filesystem.NewMaker(filesystem.Options{})
 	random := rand.New(rand.NewPCG(1, 2))
-	for range 12 {
+	sizes := 12
+	if testing.Short() {
+		sizes = 3
+	}
+	for range sizes {
 		// Small file systems have small groups, so that ends of all lengths
 		// come up. 1 KiB blocks up to 512 MiB, then 4 KiB.
 		from := (4*mebibyte + random.Int64N(700*mebibyte)) / 4096 * 4096

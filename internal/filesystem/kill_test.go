@@ -48,7 +48,11 @@ func TestKilledFormat(t *testing.T) {
 		t.Run(string(fs), func(t *testing.T) {
 			t.Parallel()
 			needType(t, fs)
-			for range 4 {
+			rounds := 4
+			if testing.Short() {
+				rounds = 1
+			}
+			for range rounds {
 				device := attach(t, newImage(t, size), loopdev.Config{}).Path()
 				victim := exec.Command(executable, string(fs), fmt.Sprint(size), newImage(t, size))
 				victim.Env = append(os.Environ(), victimVariable+"="+device)

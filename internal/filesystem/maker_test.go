@@ -13,6 +13,7 @@ import (
 	"testing"
 
 	"github.com/stretchr/testify/require"
+	"golang.org/x/sys/unix"
 
 	"github.com/csiemu/csiemu/internal/filesystem"
 	"github.com/csiemu/csiemu/internal/kernel"
@@ -85,7 +86,9 @@ func TestWaitersOutliveTheCallerWhoseMkfsItIs(t *testing.T) {
 	needType(t, filesystem.Ext4)
 	dir := countRuns(t, "mkfs.ext4")
 	hold := filepath.Join(dir, "hold")
-	require.NoError(t, exec.Command("mkfifo", hold, filepath.Join(dir, "held")).Run())
+	for _, pipe := range []string{hold, filepath.Join(dir, "held")} {
+		require.NoError(t, unix.Mkfifo(pipe, 0o600))
+	}
 	maker := filesystem.NewMaker(filesystem.Options{})
 
 	first, cancel := context.WithCancel(t.Context())

@@ -35,7 +35,8 @@ var (
 // Options of a Freezer. The zero value is ready for use.
 type Options struct {
 	// Limit is how long a file system stays frozen at most, counted from when
-	// the kernel begins to hold writers. 0 means DefaultLimit.
+	// the kernel begins to hold writers. A freeze that takes longer itself, as
+	// it cannot be interrupted, is undone at once. 0 means DefaultLimit.
 	Limit time.Duration
 }
 
@@ -48,6 +49,8 @@ type Freezer struct {
 	closed bool
 	// link leads to the watchdog; nil before first use.
 	link *link
+	// listeners listen to watchdogs, more than one if one was killed.
+	listeners sync.WaitGroup
 }
 
 // New makes a Freezer, which costs nothing before its first use. The caller
@@ -133,6 +136,7 @@ func (f *Freezer) watchdog() (*link, error) {
 		return nil, err
 	}
 	f.link = l
+	f.listeners.Go(l.listen)
 	return l, nil
 }
 
@@ -146,5 +150,6 @@ func (f *Freezer) Close() error {
 	if l != nil {
 		l.close()
 	}
+	f.listeners.Wait()
 	return nil
 }

@@ -216,6 +216,26 @@ func TestCancelledFreezeIsUndone(t *testing.T) {
 	}
 }
 
+// TestFreezeOfAHangingDeviceCanBeCancelled has a file system over another one
+// that is frozen: its device hangs for as long.
+func TestFreezeOfAHangingDeviceCanBeCancelled(t *testing.T) {
+	t.Parallel()
+	below := ext4(t)
+	above := ext4Over(t, below)
+	f := newFreezer(t, freeze.Options{Limit: patience})
+	require.NoError(t, os.WriteFile(filepath.Join(above, "dirty"), make([]byte, 1<<20), 0o600))
+	z, err := f.Freeze(t.Context(), below)
+	require.NoError(t, err)
+
+	ctx, cancel := context.WithTimeout(t.Context(), 100*time.Millisecond)
+	defer cancel()
+	_, err = f.Freeze(ctx, above)
+	require.ErrorIs(t, err, context.DeadlineExceeded)
+	require.True(t, isFrozen(t, below), "it came back only when its device did")
+	require.NoError(t, z.Thaw(), "the hanging one must not be in the way")
+	require.NoError(t, await(t, "end of the write", patience, startWriter(above)))
+}
+
 func TestCloseThaws(t *testing.T) {
 	t.Parallel()
 	dir := ext4(t)

@@ -41,15 +41,20 @@ func TestMain(m *testing.M) {
 // unmounted at the end shows that nothing of it is held.
 func ext4(tb testing.TB) string {
 	tb.Helper()
+	return ext4Over(tb, tb.TempDir())
+}
+
+// ext4Over keeps the bytes of the file system in a file in store.
+func ext4Over(tb testing.TB, store string) string {
+	tb.Helper()
 	testenv.Need(tb, kernel.Root, kernel.Loop, kernel.Ext4, kernel.FSMount, kernel.Freeze)
 	// Cleanups run when the test's own context has ended.
 	ctx := context.WithoutCancel(tb.Context())
-	work := tb.TempDir()
-	image := filepath.Join(work, "image")
+	image := filepath.Join(store, "image")
 	backing, err := os.Create(image)
 	require.NoError(tb, err)
 	defer backing.Close()
-	require.NoError(tb, backing.Truncate(64<<20))
+	require.NoError(tb, backing.Truncate(32<<20))
 	output, err := exec.Command("mkfs.ext4", "-q", "-F", image).CombinedOutput()
 	require.NoError(tb, err, string(output))
 
@@ -62,8 +67,7 @@ func ext4(tb testing.TB) string {
 		_, err := pool.Detach(ctx, device)
 		require.NoError(tb, err)
 	})
-	dir := filepath.Join(work, "mounted")
-	require.NoError(tb, os.Mkdir(dir, 0o755))
+	dir := tb.TempDir()
 	require.NoError(tb, mount.Mount(ctx, device.Path(), dir, "ext4", mount.Options{}))
 	tb.Cleanup(func() {
 		require.NoError(tb, freeze.Thaw(dir)) // should the test have failed

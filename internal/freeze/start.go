@@ -22,7 +22,8 @@ const (
 	watchdogFD = 3
 )
 
-// startWatchdog runs this executable again.
+// startWatchdog runs this executable again. The caller lets the link listen,
+// which frees it when the watchdog is gone.
 func startWatchdog() (*link, error) {
 	conn, theirs, err := socketPair()
 	if err != nil {
@@ -39,9 +40,7 @@ func startWatchdog() (*link, error) {
 	if err := errors.Join(cmd.Start(), theirs.Close()); err != nil {
 		return nil, errors.Join(err, conn.Close())
 	}
-	l := &link{conn: conn, cmd: cmd, dead: make(chan struct{}), tickets: make(map[uint64]*ticket)}
-	go l.listen() // until the watchdog is gone, which close waits for
-	return l, nil
+	return &link{conn: conn, cmd: cmd, dead: make(chan struct{}), tickets: make(map[uint64]*ticket)}, nil
 }
 
 func socketPair() (*net.UnixConn, *os.File, error) {

@@ -3,7 +3,6 @@
 package freeze
 
 import (
-	"errors"
 	"os"
 	"sync"
 	"syscall"
@@ -49,8 +48,9 @@ func (t *ticket) lend(use func(root *os.File) error) error {
 	if err != nil {
 		return err
 	}
+	defer root.Close()
 	t.device = device
-	return errors.Join(use(root), root.Close())
+	return use(root)
 }
 
 func (t *ticket) expire() { t.once.Do(func() { close(t.expired) }) }

@@ -66,13 +66,18 @@ func (w *watchdog) freeze(m message, root *os.File, thaw <-chan struct{}) (early
 		w.tell(message{op: opFrozen, id: m.id, value: int64(unix.EMFILE)})
 		return 1
 	}
-	if err := w.flushAndFreeze(root, thaw); err != nil {
+	err := w.flush(root, thaw)
+	// From here on writers may be held.
+	limit := time.NewTimer(time.Duration(m.value))
+	defer limit.Stop()
+	if err == nil {
+		err = freeze(root)
+	}
+	if err != nil {
 		_ = root.Close()
 		w.tell(message{op: opFrozen, id: m.id, value: errorNumber(err)})
 		return 1
 	}
-	limit := time.NewTimer(time.Duration(m.value))
-	defer limit.Stop()
 	w.tell(message{op: opFrozen, id: m.id})
 	select {
 	case <-thaw:
@@ -90,8 +95,9 @@ func (w *watchdog) freeze(m message, root *os.File, thaw <-chan struct{}) (early
 	return early
 }
 
-// flushAndFreeze flushes while writers go on, and holds them only for the rest.
-func (w *watchdog) flushAndFreeze(root *os.File, thaw <-chan struct{}) error {
+// flush writes what is dirty while writers go on, so that they are held only for
+// the rest. An error means that there is nothing to freeze any more.
+func (w *watchdog) flush(root *os.File, thaw <-chan struct{}) error {
 	if err := unix.Syncfs(int(root.Fd())); err != nil {
 		return err
 	}
@@ -101,7 +107,7 @@ func (w *watchdog) flushAndFreeze(root *os.File, thaw <-chan struct{}) error {
 	case <-w.orphaned:
 		return unix.ECANCELED
 	default:
-		return freeze(root)
+		return nil
 	}
 }
 

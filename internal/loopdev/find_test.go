@@ -16,12 +16,13 @@ func TestFindAsksTheHintAndThenAllDevices(t *testing.T) {
 	pool := newPool(t, loopdev.Options{})
 	d := attach(t, pool, newBacking(t, t.TempDir()), loopdev.Config{})
 	other := attach(t, pool, newBacking(t, t.TempDir()), loopdev.Config{})
+	absent := absentIndex(t)
 
 	for name, hint := range map[string]int{
 		"the hint is right":                d.Index,
 		"there is no hint":                 -1,
 		"the hint is another's device":     other.Index,
-		"the hint is a device that is not": 1048575,
+		"the hint is a device that is not": absent,
 		"the hint is no index":             1 << 40,
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -33,7 +34,7 @@ func TestFindAsksTheHintAndThenAllDevices(t *testing.T) {
 			require.NoError(t, err)
 		})
 	}
-	require.NoDirExists(t, "/sys/block/loop1048575", "looking for a device made it")
+	requireAbsent(t, absent)
 
 	for name, absent := range map[string]string{
 		"nobody has the name":   uniqueName(),
@@ -102,7 +103,7 @@ func TestDeviceIsAdoptedAfterARestart(t *testing.T) {
 		name  string
 	}{
 		"another name":              {d.Index, uniqueName()},
-		"a device that is not":      {1048575, name},
+		"a device that is not":      {absentIndex(t), name},
 		"an index that cannot be":   {-5, name},
 		"a device bound to nothing": {unboundIndex(t, after), name},
 	} {

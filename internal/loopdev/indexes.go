@@ -97,22 +97,23 @@ func (x *indexes) pop() (index int, create bool) {
 	return index, true
 }
 
-// take returns an index whose device exists and is free as far as is known.
-func (p *Pool) take() (int, error) {
+// take returns an index whose device exists and is free as far as is known, and
+// whether it was made for that.
+func (p *Pool) take() (index int, made bool, err error) {
 	index, create := p.indexes.pop()
 	if !create {
-		return index, nil
+		return index, false, nil
 	}
-	err := withFD(p.control, func(control int) error {
+	err = withFD(p.control, func(control int) error {
 		return ioctl(control, unix.LOOP_CTL_ADD, index)
 	})
 	switch {
 	case errors.Is(err, unix.EEXIST):
-		return 0, errTaken
+		return 0, false, errTaken
 	case err != nil:
-		return 0, fmt.Errorf("add loop%d: %w", index, err)
+		return 0, false, fmt.Errorf("add loop%d: %w", index, err)
 	}
-	return index, nil
+	return index, true, nil
 }
 
 // blockDir is where the kernel lists block devices.

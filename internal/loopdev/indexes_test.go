@@ -6,6 +6,7 @@ import (
 	"crypto/rand"
 	"errors"
 	"os"
+	"path/filepath"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -72,7 +73,7 @@ func newPoolOfOwn(t *testing.T, o Options) (pool *Pool, remove func(index int)) 
 func newDevice(t *testing.T, pool *Pool) (index int) {
 	t.Helper()
 	for {
-		index, err := pool.take()
+		index, _, err := pool.take()
 		if errors.Is(err, errTaken) {
 			continue
 		}
@@ -133,4 +134,24 @@ func TestDeviceIsNotMadeAnewByItsMethods(t *testing.T) {
 	require.NoError(t, err)
 	require.False(t, inUse)
 	require.False(t, exists(removed))
+}
+
+// A directory that is empty stands for a machine that hides its devices.
+func TestDevicesAreNotMadeWithoutEnd(t *testing.T) {
+	t.Parallel()
+	dev := t.TempDir()
+	require.NoError(t, os.Symlink("/dev/loop-control", filepath.Join(dev, "loop-control")))
+	pool, remove := newPoolOfOwn(t, Options{Dev: dev})
+	backing, err := os.Create(filepath.Join(dev, "backing"))
+	require.NoError(t, err)
+	defer backing.Close()
+	for range 3 {
+		_, err = pool.Attach(t.Context(), backing, Config{Name: "test-" + rand.Text()})
+		require.ErrorIs(t, err, kernel.ErrNotSupported)
+	}
+	require.NotEmpty(t, pool.indexes.released)
+	require.LessOrEqual(t, len(pool.indexes.released), maxAside)
+	for _, index := range pool.indexes.released {
+		remove(index)
+	}
 }

@@ -171,14 +171,16 @@ func (p *Pool) Attach(ctx context.Context, backing *os.File, c Config) (*Device,
 // index, so it is only reached where that many devices belong to others.
 const maxTries = 1 << 14
 
-// maxWithoutNode is how many devices without a node one Attach steps over: that
-// of a device which another program just removes goes before the device.
-const maxWithoutNode = 4
+// maxAside bounds how many devices one Attach makes, or finds without a node,
+// and cannot use. One or two happen when another program takes a new device, or
+// removes one, whose node goes first; more are a machine that hides devices, and
+// making them without end would fill it.
+const maxAside = 4
 
 func (p *Pool) attach(ctx context.Context, backing *os.File, c Config) (*Device, error) {
-	var withoutNode []int
+	var aside []int
 	defer func() {
-		for _, index := range withoutNode {
+		for _, index := range aside {
 			p.indexes.give(index)
 		}
 	}()
@@ -186,7 +188,7 @@ func (p *Pool) attach(ctx context.Context, backing *os.File, c Config) (*Device,
 		if err := ctx.Err(); err != nil {
 			return nil, err
 		}
-		index, err := p.take()
+		index, made, err := p.take()
 		if errors.Is(err, errTaken) {
 			continue
 		}
@@ -194,20 +196,26 @@ func (p *Pool) attach(ctx context.Context, backing *os.File, c Config) (*Device,
 			return nil, err
 		}
 		d, err := p.bind(index, backing, c)
-		if errors.Is(err, errTaken) {
+		if err == nil {
+			return d, nil
+		}
+		taken := errors.Is(err, errTaken)
+		if taken && !made {
 			// Another program was faster, or is just letting go. The index is
 			// forgotten: it is not ours any more.
 			continue
 		}
-		if errors.Is(err, errNoNode) && len(withoutNode) < maxWithoutNode {
-			withoutNode = append(withoutNode, index)
-			continue
-		}
-		if err != nil {
-			p.indexes.give(index)
+		aside = append(aside, index)
+		if !taken && !errors.Is(err, errNoNode) {
 			return nil, p.explain(ctx, err)
 		}
-		return d, nil
+		if len(aside) < maxAside {
+			continue
+		}
+		if taken {
+			return nil, fmt.Errorf("%d new devices could not be used: %w", len(aside), ErrBusy)
+		}
+		return nil, err
 	}
 	return nil, fmt.Errorf("after %d tries: %w", maxTries, ErrBusy)
 }

@@ -7,6 +7,7 @@ import (
 	"crypto/rand"
 	"errors"
 	"fmt"
+	mathrand "math/rand/v2"
 	"os"
 	"testing"
 	"time"
@@ -147,3 +148,23 @@ func openDevice(tb testing.TB, d *loopdev.Device, flags int) *os.File {
 	tb.Cleanup(func() { file.Close() })
 	return file
 }
+
+// absentIndex is the index of a device that does not exist.
+func absentIndex(tb testing.TB) int {
+	tb.Helper()
+	for {
+		index := 8 + mathrand.IntN(1<<20-8)
+		if _, err := os.Stat(sysDir(index)); errors.Is(err, os.ErrNotExist) {
+			return index
+		}
+	}
+}
+
+// requireAbsent wants a device not to exist.
+func requireAbsent(tb testing.TB, index int) {
+	tb.Helper()
+	_, err := os.Stat(sysDir(index))
+	require.ErrorIs(tb, err, os.ErrNotExist, "looking for loop%d made it", index)
+}
+
+func sysDir(index int) string { return fmt.Sprintf("/sys/block/loop%d", index) }

@@ -10,6 +10,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"syscall"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -121,17 +122,15 @@ func TestMountOfABlankDevice(t *testing.T) {
 
 func TestMountOfADeviceInUse(t *testing.T) {
 	t.Parallel()
-	need(t, kernel.Loop, kernel.Ext4)
+	need(t, kernel.Loop, kernel.Ext4, kernel.XFS)
 	dir := workDir(t)
-	target := dirIn(t, dir, "target")
+	target, other := dirIn(t, dir, "target"), dirIn(t, dir, "other")
 	d := attach(t, ext4Image(t, dir), false)
-	claim, err := os.OpenFile(d.Path(), os.O_RDWR|unix.O_EXCL, 0)
-	require.NoError(t, err)
-	defer claim.Close()
-	require.ErrorIs(t, mount.Mount(t.Context(), d.Path(), target, "ext4", mount.Options{}), mount.ErrBusy)
-	require.NoError(t, claim.Close())
 	require.NoError(t, mount.Mount(t.Context(), d.Path(), target, "ext4", mount.Options{}))
+	require.ErrorIs(t, mount.Mount(t.Context(), d.Path(), other, "xfs", mount.Options{}), mount.ErrBusy)
+	requireNothingMounted(t, other)
 	require.NoError(t, mount.Unmount(target))
+	require.ErrorIs(t, mount.Mount(t.Context(), d.Path(), other, "xfs", mount.Options{}), unix.EINVAL, "it is no xfs")
 }
 
 func TestReplay(t *testing.T) {
@@ -157,9 +156,7 @@ func TestReplay(t *testing.T) {
 	after := attach(t, crashed, false)
 	require.NoError(t, mount.Replay(t.Context(), after.Path(), "ext4", mount.Options{}))
 	require.False(t, needsRecovery(t, crashed))
-	claim, err := os.OpenFile(after.Path(), os.O_RDWR|unix.O_EXCL, 0)
-	require.NoError(t, err, "the device is free again")
-	require.NoError(t, claim.Close())
+	requireUnclaimed(t, after)
 	requireNothingMounted(t, dir)
 
 	require.NoError(t, mount.Mount(t.Context(), after.Path(), target, "ext4", options(t, "ro,noload")))
@@ -167,6 +164,36 @@ func TestReplay(t *testing.T) {
 	require.NoError(t, err)
 	require.Equal(t, "in the journal", string(content))
 	require.NoError(t, mount.Unmount(target))
+}
+
+// While other goroutines start processes, their children have copies of all
+// descriptors for a moment, also of those that hold the file system.
+func TestReplayReleasesTheDeviceWhileProcessesStart(t *testing.T) {
+	t.Parallel()
+	need(t, kernel.Loop, kernel.Ext4)
+	dir := workDir(t)
+	d := attach(t, ext4Image(t, dir), false)
+	defer startProcesses(t)()
+	for range 30 {
+		require.NoError(t, mount.Replay(t.Context(), d.Path(), "ext4", mount.Options{}))
+		requireUnclaimed(t, d)
+	}
+	target := dirIn(t, dir, "target")
+	for range 30 {
+		require.NoError(t, mount.Mount(t.Context(), d.Path(), target, "ext4", mount.Options{}))
+		require.NoError(t, mount.Unmount(target))
+		requireUnclaimed(t, d)
+	}
+}
+
+// requireUnclaimed wants no file system to hold the device.
+func requireUnclaimed(t *testing.T, d *loopdev.Device) {
+	t.Helper()
+	syscall.ForkLock.RLock() // children would have this descriptor, too
+	defer syscall.ForkLock.RUnlock()
+	claim, err := os.OpenFile(d.Path(), os.O_RDWR|unix.O_EXCL, 0)
+	require.NoError(t, err)
+	require.NoError(t, claim.Close())
 }
 
 func TestReplayOfABlankDevice(t *testing.T) {

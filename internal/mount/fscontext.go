@@ -16,13 +16,17 @@ import (
 
 // An fsContext is the kernel's file system context (fsopen): the parameters of
 // a mount to be, and a log of what was wrong with them.
-type fsContext struct {
-	fd     int
-	fsType string
-}
+type fsContext struct{ fd int }
 
-func openContext(fsType string) (fsContext, error) {
-	fd, err := unix.Fsopen(fsType, unix.FSOPEN_CLOEXEC)
+// openContext opens a context whose copies in forked children the watch covers:
+// the superblock that it will hold lives as long as they do.
+func openContext(fsType string, watch forkWatch) (c fsContext, err error) {
+	err = withoutFork(func() (err error) {
+		if c.fd, err = unix.Fsopen(fsType, unix.FSOPEN_CLOEXEC); err == nil {
+			c.fd, err = watch.cover(c.fd)
+		}
+		return err
+	})
 	switch {
 	case errors.Is(err, unix.ENODEV):
 		return fsContext{}, &kernel.NotSupportedError{
@@ -31,9 +35,9 @@ func openContext(fsType string) (fsContext, error) {
 			Remedy:  "load its module, or use a type listed in /proc/filesystems",
 		}
 	case err != nil:
-		return fsContext{}, fmt.Errorf("open context of file system %q: %w", fsType, unlessMissing(err, kernel.FSMount))
+		return fsContext{}, fmt.Errorf("open context of file system %q: %w", fsType, classified(unlessMissing(err, kernel.FSMount)))
 	}
-	return fsContext{fd: fd, fsType: fsType}, nil
+	return c, nil
 }
 
 func (c fsContext) close() { _ = unix.Close(c.fd) }

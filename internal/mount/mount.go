@@ -33,6 +33,11 @@ func Mount(ctx context.Context, source, target, fsType string, o Options) error 
 }
 
 func mountOn(ctx context.Context, source, target, fsType string, o Options) error {
+	watch, err := watchForks()
+	if err != nil {
+		return err
+	}
+	defer watch.await(ctx) //nolint:errcheck // what was done is done
 	l, err := openPlace(target)
 	if err != nil {
 		return err
@@ -44,7 +49,7 @@ func mountOn(ctx context.Context, source, target, fsType string, o Options) erro
 	} else if !isDir {
 		return fmt.Errorf("target is not a directory: %w", backends.ErrExists)
 	}
-	c, err := createdContext(ctx, source, fsType, o)
+	c, err := createdContext(ctx, source, fsType, o, watch)
 	if err != nil {
 		return err
 	}
@@ -73,28 +78,25 @@ func Replay(ctx context.Context, source, fsType string, o Options) error {
 }
 
 func replay(ctx context.Context, source, fsType string, o Options) error {
-	c, err := createdContext(ctx, source, fsType, o)
+	watch, err := watchForks()
 	if err != nil {
 		return err
 	}
-	// The kernel replays while it makes the file system. Without a mount, the
-	// last descriptor of the context holds it.
-	return withoutFork(func() error {
-		mnt, err := c.mount(o)
-		if err == nil {
-			err = unix.Close(mnt)
-		}
+	// The kernel replays while it makes the file system. With no mount of it, the
+	// last descriptor of the context is the last that holds it.
+	c, err := createdContext(ctx, source, fsType, o, watch)
+	if err == nil {
 		c.close()
-		return err
-	})
+	}
+	return errors.Join(err, watch.await(ctx))
 }
 
 // createdContext makes the file system of source; mounts of it come next.
-func createdContext(ctx context.Context, source, fsType string, o Options) (fsContext, error) {
+func createdContext(ctx context.Context, source, fsType string, o Options, watch forkWatch) (fsContext, error) {
 	if err := ctx.Err(); err != nil {
 		return fsContext{}, err
 	}
-	c, err := openContext(fsType)
+	c, err := openContext(fsType, watch)
 	if err != nil {
 		return fsContext{}, err
 	}

@@ -19,9 +19,9 @@ import (
 // directory on the way does not exist, or if what is mounted is dead.
 //
 // ErrBusy is returned when a process uses the mount (an open file, a working
-// directory, a mount below it) and still does after some 60 ms, backends.ErrInvalid for a path with a symbolic
-// link on the way. A file system whose last mount goes is written out before
-// Unmount returns.
+// directory, a mount below it) and still does after a quarter of a second,
+// backends.ErrInvalid for a path with a symbolic link on the way. A file system
+// whose last mount goes is written out before Unmount returns.
 func Unmount(target string) error {
 	if err := unmount(target, 0); err != nil {
 		return fmt.Errorf("unmount %s: %w", target, err)
@@ -50,7 +50,7 @@ func unmount(target string, flags int) error {
 	}
 	defer l.close()
 	err = l.unmount(flags)
-	for _, wait := range briefly {
+	for _, wait := range patience {
 		if !errors.Is(err, unix.EBUSY) {
 			break
 		}
@@ -77,14 +77,15 @@ func (l place) unmount(flags int) error {
 	return retryInterrupted(func() error { return unix.Unmount(l.byDescriptor(), flags|unix.UMOUNT_NOFOLLOW) })
 }
 
-// briefly is how long an Unmount waits, in steps, for users that go by
+// patience is how long an Unmount waits, in steps, for users that go by
 // themselves. A child of this process between fork and exec has copies of all
 // descriptors, whatever O_CLOEXEC says, so that a file which was closed here
 // may still be open there, until the new program runs. The kernel gives no
 // notice of a mount's last user.
-var briefly = [...]time.Duration{
+var patience = [...]time.Duration{
 	0, time.Millisecond, 2 * time.Millisecond, 4 * time.Millisecond,
 	8 * time.Millisecond, 16 * time.Millisecond, 32 * time.Millisecond,
+	64 * time.Millisecond, 128 * time.Millisecond,
 }
 
 // descriptorPath is a path to what is open as fd.

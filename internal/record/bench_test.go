@@ -113,7 +113,7 @@ func benchDir(b *testing.B) string {
 	if root == "" {
 		return b.TempDir()
 	}
-	dir, err := os.MkdirTemp(root, "record")
+	dir, err := os.MkdirTemp(root, "record") //nolint:usetesting // on the file system that is measured
 	require.NoError(b, err)
 	b.Cleanup(func() { require.NoError(b, os.RemoveAll(dir)) })
 	return dir

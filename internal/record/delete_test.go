@@ -27,7 +27,7 @@ func filled(t *testing.T, d *Dir, id string, files int) {
 func TestDeleteABigDirectory(t *testing.T) {
 	t.Parallel()
 	d := open(t, t.TempDir(), Options{})
-	filled(t, d, "a", 3000)
+	filled(t, d, "a", 1100)
 	filled(t, d, "b", 3)
 	require.NoError(t, d.Delete(t.Context(), "volumes", "a"))
 	require.Equal(t, []string{"b"}, names(t, filepath.Join(d.dir, "volumes")))

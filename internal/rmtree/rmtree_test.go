@@ -64,8 +64,8 @@ func TestRemove(t *testing.T) {
 func TestRemoveManyFiles(t *testing.T) {
 	t.Parallel()
 	dir := filepath.Join(t.TempDir(), "dir")
-	for i := range 3000 {
-		tree(t, dir, fmt.Sprintf("%d/%d", i%2, i))
+	for i := range 1100 { // more than are read at a time
+		tree(t, dir, fmt.Sprint(i))
 	}
 	require.NoError(t, rmtree.Remove(t.Context(), dir))
 	require.NoDirExists(t, dir)

@@ -21,13 +21,13 @@ var leakingOnLinux = map[string]func(t *testing.T){
 	},
 	"process": func(t *testing.T) {
 		// It ends with the pipe, that is with this process.
-		c := exec.Command("cat") //nolint:usetesting // must outlive the test
+		c := exec.Command("cat")
 		_, err := c.StdinPipe()
 		require.NoError(t, err)
 		require.NoError(t, c.Start())
 	},
 	"mount": func(t *testing.T) {
-		dir := filepath.Join(os.TempDir(), `a mount\point`) //nolint:usetesting // must outlive the test
+		dir := filepath.Join(os.TempDir(), `a mount\point`)
 		require.NoError(t, os.Mkdir(dir, 0o700))
 		require.NoError(t, unix.Mount("csiemu-test", dir, "tmpfs", 0, ""))
 	},

@@ -18,7 +18,7 @@ var leaking = map[string]func(t *testing.T){
 		require.NoError(t, os.WriteFile(filepath.Join(t.TempDir(), "file"), nil, 0o600))
 	},
 	"file": func(t *testing.T) {
-		require.NoError(t, os.WriteFile(filepath.Join(os.TempDir(), "left"), nil, 0o600)) //nolint:usetesting // must outlive the test
+		require.NoError(t, os.WriteFile(filepath.Join(os.TempDir(), "left"), nil, 0o600))
 	},
 	"goroutine": func(*testing.T) {
 		go func() { select {} }()

@@ -26,9 +26,11 @@ const settle = 5 * time.Second
 //
 // It exits the process. A test binary that runs itself again as a helper process
 // must turn to that before it calls Main.
-func Main(m *testing.M) { run(m, settle) }
+//
+// known are goroutines that a library which only tests use never ends.
+func Main(m *testing.M, known ...goleak.Option) { run(m, settle, known...) }
 
-func run(m *testing.M, settle time.Duration) {
+func run(m *testing.M, settle time.Duration, known ...goleak.Option) {
 	if err := checkRequired(os.Getenv(RequireVariable)); err != nil {
 		fmt.Fprintln(os.Stderr, err)
 		os.Exit(2)
@@ -47,7 +49,7 @@ func run(m *testing.M, settle time.Duration) {
 	found := leaks(dir, settle)
 	if code == 0 {
 		// After a failed test goroutines tell nothing.
-		if err := goleak.Find(); err != nil {
+		if err := goleak.Find(known...); err != nil {
 			found = append(found, err.Error())
 		}
 	}

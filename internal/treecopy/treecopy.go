@@ -15,7 +15,7 @@ import (
 )
 
 // CopyTree copies everything in srcDir, and the attributes of srcDir itself, to
-// dstDir, an empty directory. Copied are directories, regular files with their
+// dstDir, an empty directory outside srcDir. Copied are directories, regular files with their
 // holes, symbolic links, FIFOs, sockets and device nodes; their owners, modes
 // (set-id and sticky bits too), access and modification times in nanoseconds;
 // all extended attributes, so ACLs and file capabilities; and which names are
@@ -23,10 +23,10 @@ import (
 // The source is not changed, not even its access times.
 //
 // The tree must be held still; ErrChanged is returned where it is noticed that
-// it was not. Needs the privilege to mount (CAP_SYS_ADMIN) and
-// /proc; without, the error is a *kernel.NotSupportedError. When the destination
-// is full, the error wraps backends.ErrExhausted. After any error, which
-// includes that of ctx, dstDir holds an unfinished copy.
+// it was not. When the destination is full, the error wraps
+// backends.ErrExhausted. The privilege to mount (CAP_SYS_ADMIN) and /proc are
+// needed; without the first, the error is a *kernel.NotSupportedError. After any
+// error, which includes that of ctx, dstDir holds an unfinished copy.
 func CopyTree(ctx context.Context, dstDir, srcDir string) error {
 	if err := copyTree(ctx, dstDir, srcDir); err != nil {
 		if errors.Is(err, unix.ENOSPC) && !errors.Is(err, backends.ErrExhausted) {

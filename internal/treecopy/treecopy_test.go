@@ -262,6 +262,15 @@ func TestCopyTreeOfFilesWithManyNamesFitsWhereTheSourceDid(t *testing.T) {
 	require.NoError(t, treecopy.CopyTree(t.Context(), dst, src))
 }
 
+func TestCopyTreeIntoItselfEnds(t *testing.T) {
+	t.Parallel()
+	need(t)
+	src := tmpfs(t)
+	inside := makeDir(t, src, "a", "b")
+	require.ErrorIs(t, treecopy.CopyTree(t.Context(), inside, src), treecopy.ErrInside)
+	require.ErrorIs(t, treecopy.CopyTree(t.Context(), src, src), treecopy.ErrInside)
+}
+
 func TestCopyTreeRefuses(t *testing.T) {
 	t.Parallel()
 	need(t)

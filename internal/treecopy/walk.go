@@ -20,6 +20,9 @@ const (
 	namesAtOnce = 512
 )
 
+// ErrInside is returned when the destination is the source, or lies inside it.
+var ErrInside = errors.New("destination lies inside the source")
+
 // walk goes through the tree depth first, with a stack of its own: the depth of
 // the tree is the workload's choice.
 type walk struct {
@@ -50,6 +53,9 @@ func (w *walk) run(ctx context.Context) error {
 
 // fill copies all that is in d, but only notes its directories.
 func (w *walk) fill(ctx context.Context, d *directory) error {
+	if identityOf(&d.stat) == w.stack[0].dstID { // it would never end
+		return fmt.Errorf("list %q: %w", w.location(""), ErrInside)
+	}
 	for {
 		names, err := d.src.Readdirnames(namesAtOnce)
 		for _, name := range names {

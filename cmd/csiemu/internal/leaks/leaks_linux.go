@@ -9,6 +9,7 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+	"syscall"
 
 	"github.com/csiemu/csiemu/internal/loopdev"
 	"github.com/csiemu/csiemu/internal/mount"
@@ -97,7 +98,7 @@ func devices(ctx context.Context) ([]device, error) {
 	var all []device
 	for _, s := range bound {
 		backing, err := os.ReadFile(fmt.Sprintf("/sys/block/loop%d/loop/backing_file", s.Index))
-		if errors.Is(err, fs.ErrNotExist) {
+		if errors.Is(err, fs.ErrNotExist) || errors.Is(err, syscall.ENODEV) {
 			continue // freed meanwhile
 		}
 		if err != nil {

@@ -1,6 +1,6 @@
 //go:build linux
 
-package emulator_test
+package sanity_test
 
 import (
 	"context"
@@ -11,20 +11,33 @@ import (
 	"github.com/kubernetes-csi/csi-test/v5/pkg/sanity"
 	"github.com/onsi/ginkgo/v2"
 	"github.com/onsi/gomega"
+	"go.uber.org/goleak"
 
+	"github.com/csiemu/csiemu/backends"
+	"github.com/csiemu/csiemu/backends/loop"
+	"github.com/csiemu/csiemu/backends/memory"
+	"github.com/csiemu/csiemu/backends/tmpfs"
 	"github.com/csiemu/csiemu/emulator"
 	"github.com/csiemu/csiemu/internal/kernel"
 	"github.com/csiemu/csiemu/internal/testenv"
 )
+
+func TestMain(m *testing.M) {
+	testenv.Main(m, goleak.IgnoreTopFunction("github.com/onsi/ginkgo/v2/internal/interrupt_handler.(*InterruptHandler).registerForInterrupts.func2"))
+}
 
 // TestSanity runs csi-sanity, which nobody here wrote, against every backend
 // over a unix socket. No spec is left out by us; those of RPCs that the driver
 // does not advertise skip themselves.
 func TestSanity(t *testing.T) {
 	testenv.Need(t, kernel.Root, kernel.Loop, kernel.Ext4, kernel.Tmpfs)
-	for _, b := range backendCases() {
+	for name, open := range map[string]func(dir string) (backends.Backend, error){
+		"loop":   func(dir string) (backends.Backend, error) { return loop.New(loop.Options{Dir: dir}) },
+		"tmpfs":  func(dir string) (backends.Backend, error) { return tmpfs.New(tmpfs.Options{Dir: dir}) },
+		"memory": func(string) (backends.Backend, error) { return memory.New(memory.Options{}), nil },
+	} {
 		for _, access := range []string{"mount", "block"} {
-			ginkgo.Describe(b.name+" "+access, ginkgo.Ordered, func() { sanityOf(t, b, access) })
+			ginkgo.Describe(name+" "+access, ginkgo.Ordered, func() { register(name, open, access) })
 		}
 	}
 	gomega.RegisterFailHandler(ginkgo.Fail)
@@ -33,7 +46,8 @@ func TestSanity(t *testing.T) {
 	ginkgo.RunSpecs(t, "csi-sanity", suite, reporter)
 }
 
-func sanityOf(t *testing.T, b backendCase, access string) {
+// register adds all specs for one driver, which is served while they run.
+func register(name string, open func(dir string) (backends.Backend, error), access string) {
 	config := sanity.NewTestConfig()
 	config.TestVolumeAccessType = access
 	config.TestNodeVolumeAttachLimit = true
@@ -41,17 +55,21 @@ func sanityOf(t *testing.T, b backendCase, access string) {
 	ginkgo.BeforeAll(func() {
 		dir, err := os.MkdirTemp("", "s")
 		gomega.Expect(err).NotTo(gomega.HaveOccurred())
-		profile := emulator.DefaultProfile(b.name)
+		backend, err := open(dir)
+		gomega.Expect(err).NotTo(gomega.HaveOccurred())
+		profile := emulator.DefaultProfile(name)
 		profile.MaxVolumesPerNode = 8
 		e, err := emulator.New(context.Background(), emulator.Config{
-			Backend: b.open(t, dir), Profile: profile, StateDir: dir, Nodes: []emulator.Node{{Name: "node-1"}},
+			Backend: backend, Profile: profile, StateDir: dir, Nodes: []emulator.Node{{Name: "node-1"}},
 		})
 		gomega.Expect(err).NotTo(gomega.HaveOccurred())
 		config.Address = "unix://" + filepath.Join(dir, "csi.sock")
 		config.TargetPath, config.StagingPath = filepath.Join(dir, "target"), filepath.Join(dir, "staging")
+		listeners, err := e.Listen(context.Background(), config.Address)
+		gomega.Expect(err).NotTo(gomega.HaveOccurred())
 		ctx, cancel := context.WithCancel(context.Background())
 		served := make(chan error, 1)
-		go func() { served <- e.Serve(ctx, config.Address) }()
+		go func() { served <- listeners.Serve(ctx) }()
 		stop = func() {
 			cancel()
 			gomega.Expect(<-served).To(gomega.Succeed())
