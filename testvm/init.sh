@@ -11,12 +11,12 @@ mount -t proc proc /proc
 mount -t sysfs sysfs /sys
 mount -t devtmpfs devtmpfs /dev
 mkdir -p /dev/shm
-mount -t tmpfs -o mode=1777 tmpfs /tmp
-mount --make-rshared / && mount --make-rshared /tmp
 ip link set lo up
 while read -r module; do
 	modprobe "$module" || echo "testvm: no module $module"
 done </etc/testvm/modules
+mkfs.ext4 -q /dev/vda && mount -t ext4 /dev/vda /tmp && chmod 1777 /tmp
+mount --make-rshared / && mount --make-rshared /tmp
 
 . /etc/testvm/env # CSIEMU_REQUIRE, TEST_FLAGS, LIMIT
 

@@ -18,7 +18,7 @@ timeout=${TESTVM_TIMEOUT:-480}
 limit=${TESTVM_LIMIT:-180}
 flags="-test.timeout=${limit}s ${TESTVM_FLAGS:--test.short}"
 cache=${TESTVM_CACHE:-${XDG_CACHE_HOME:-$HOME/.cache}/csiemu/testvm}
-modules=(loop xfs btrfs fuse overlay)
+modules=(virtio_pci virtio_blk loop xfs btrfs fuse overlay)
 tools=(mkfs.ext4 mke2fs e2fsck resize2fs dumpe2fs tune2fs mkfs.xfs xfs_repair xfs_db mkfs.btrfs btrfs blkid)
 # The features of internal/kernel that a test must not skip for in there.
 require=root,loop,loop-configure,mknod,ext4,xfs,btrfs,tmpfs,fsmount,mount-setattr,openat2,statx-mount-id,freeze,copy-file-range,sys-resource,fuse
@@ -102,10 +102,14 @@ tests "$@"
 cat "$system" "$work/tests.cpio" >"$work/initramfs"
 say "$(basename "$kernel"), $# packages, at most $timeout s"
 
+# The tests' files lie on a disk, as the host's do: tmpfs has no direct I/O.
+truncate --size=8G "$work/disk"
+
 # A kernel that panics ends (panic=-1 with -no-reboot), one that hangs is ended.
 timeout --kill-after=5 "$timeout" qemu-system-x86_64 \
 	-accel tcg,thread=multi -cpu max -smp 2 -m 4096 -nodefaults -no-reboot -display none \
 	-serial stdio -serial "file:$work/log" -kernel "$kernel"/boot/vmlinuz-* -initrd "$work/initramfs" \
+	-drive "file=$work/disk,format=raw,if=virtio,cache=unsafe,discard=unmap" \
 	-append 'console=ttyS0 panic=-1 loglevel=2' </dev/null | tr -d '\r' | tee "$work/console" || true
 verdict=$(grep -aE '^testvm: [0-9]+ passed, [0-9]+ failed, [0-9]+ skipped$' "$work/console" | tail -n 1)
 if [ -z "$verdict" ]; then

@@ -97,8 +97,8 @@ type local struct {
 	stuck bool
 	// stubborn makes Hold succeed after its context has ended, when told.
 	stubborn, ended chan struct{}
-	holdErr  error
-	endErr   error
+	holdErr         error
+	endErr          error
 }
 
 func newLocal(volumes ...string) *local {

@@ -47,7 +47,7 @@ func TestAllocateGivesBackWhatItCannotFinish(t *testing.T) {
 			err := blockio.Allocate(cancelledAfter(t, 2), f, 300*miB)
 			require.ErrorIs(t, err, context.Canceled)
 			require.Equal(t, miB, size(t, f))
-			require.Equal(t, before, allocated(t, f))
+			require.LessOrEqual(t, allocated(t, f), before+64*kiB)
 		})
 	}
 }

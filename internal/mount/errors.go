@@ -27,7 +27,7 @@ var (
 // any more. A file system that has shut itself down says EIO even of its root.
 func isDead(err error) bool {
 	return errors.Is(err, unix.ENOTCONN) || errors.Is(err, unix.ESTALE) ||
-		errors.Is(err, unix.EHOSTDOWN) || errors.Is(err, unix.EIO)
+		errors.Is(err, unix.EHOSTDOWN) || errors.Is(err, unix.ECONNABORTED) || errors.Is(err, unix.EIO)
 }
 
 // classified gives an errno of a call that mounts, unmounts, makes or removes

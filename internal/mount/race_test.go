@@ -5,6 +5,7 @@ package mount_test
 import (
 	"errors"
 	"fmt"
+	"iter"
 	"os"
 	"path/filepath"
 	"sync/atomic"
@@ -62,11 +63,13 @@ func startSwapper(a, b string) *swapper {
 	return s
 }
 
-// race yields until there was much of both: turns and swaps.
-func (s *swapper) race(yield func(turn int) bool) {
-	for turn := 0; turn < 400 || s.swaps.Load() < 400; turn++ {
-		if !yield(turn) {
-			return
+// race counts turns until there were n of them and as many swaps.
+func (s *swapper) race(n int) iter.Seq[int] {
+	return func(yield func(int) bool) {
+		for turn := 0; turn < n || s.swaps.Load() < int64(n); turn++ {
+			if !yield(turn) {
+				return
+			}
 		}
 	}
 }
@@ -152,7 +155,7 @@ func mountInARace(t *testing.T, s *swapper, dir, target, otherName, victim strin
 	t.Helper()
 	source := t.TempDir()
 	defer watch(t, victim)()
-	for turn := range s.race {
+	for turn := range s.race(100) {
 		var err error
 		if turn%2 == 0 {
 			err = mount.Mount(t.Context(), "test", target, "tmpfs", mount.Options{})
@@ -177,7 +180,7 @@ func TestUnmountIsNotRedirectedByASwap(t *testing.T) {
 	need(t, kernel.Tmpfs)
 	a := newArena(t)
 	kept := tmpfsOn(t, a.victim+"/target")
-	for turn := range a.race {
+	for turn := range a.race(400) {
 		unmount := mount.Unmount
 		if turn%2 == 0 {
 			unmount = mount.Detach
@@ -196,7 +199,7 @@ func TestTargetsAreNotRedirectedByASwap(t *testing.T) {
 	a := newArena(t)
 	dirIn(t, a.victim, "dir")
 	fileIn(t, a.victim, "file", "")
-	for turn := range a.race {
+	for turn := range a.race(400) {
 		dir, file := a.slot+"/dir", a.slot+"/file"
 		_, dirErr := mount.MakeDirTarget(dir)
 		_, fileErr := mount.MakeFileTarget(file)

@@ -29,9 +29,9 @@ func StatFS(path string) (Usage, error) {
 	if err != nil {
 		return Usage{}, fmt.Errorf("ask file system at %s: %w", path, err)
 	}
-	unit := stat.Frsize
+	unit := int64(stat.Frsize) // int32 on some machines
 	if unit <= 0 {
-		unit = stat.Bsize
+		unit = int64(stat.Bsize)
 	}
 	return Usage{
 		Total:      bytesOf(stat.Blocks, unit),

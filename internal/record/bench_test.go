@@ -138,3 +138,22 @@ func BenchmarkLoad(b *testing.B) {
 		require.NoError(b, d.Close())
 	}
 }
+
+// BenchmarkLife puts a record five times and deletes it, as the life of a volume
+// does.
+func BenchmarkLife(b *testing.B) {
+	for _, sync := range []bool{false, true} {
+		b.Run(fmt.Sprintf("sync=%t", sync), func(b *testing.B) {
+			d, err := Open(benchDir(b), Options{Sync: sync})
+			require.NoError(b, err)
+			defer d.Close()
+			for i := 0; b.Loop(); i++ {
+				id := fmt.Sprintf("vol-%d", i)
+				for range 5 {
+					require.NoError(b, d.Put(b.Context(), "volumes", id, newPayload(i)))
+				}
+				require.NoError(b, d.Delete(b.Context(), "volumes", id))
+			}
+		})
+	}
+}

@@ -25,6 +25,12 @@ func rename(from, to string) error {
 	}
 }
 
+// openRecord opens a file to read it, unless it is a symbolic link, and does not
+// wait for the other end of a pipe.
+func openRecord(name string) (*os.File, error) {
+	return os.OpenFile(name, os.O_RDONLY|unix.O_NOFOLLOW|unix.O_NONBLOCK, 0)
+}
+
 // syncDir flushes the entries of a directory.
 func syncDir(dir string) error {
 	f, err := os.Open(dir)

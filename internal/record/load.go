@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"io/fs"
 	"os"
 	"path/filepath"
@@ -93,13 +94,18 @@ func (d *Dir) read(ctx context.Context, kind, id string) (data []byte, path stri
 	return data, path, err
 }
 
-// readRecord reads the file of a record. It looks before it opens, as opening a
-// pipe would wait for ever.
+// readRecord reads the file of a record.
 func readRecord(name string) ([]byte, error) {
-	info, err := os.Lstat(name)
-	switch {
-	case errors.Is(err, fs.ErrNotExist):
+	f, err := openRecord(name)
+	if errors.Is(err, fs.ErrNotExist) {
 		return nil, ErrOrphan
+	}
+	if err != nil {
+		return nil, fmt.Errorf("%w: %w", err, ErrDamaged)
+	}
+	defer f.Close()
+	info, err := f.Stat()
+	switch {
 	case err != nil:
 		return nil, fmt.Errorf("%w: %w", err, ErrDamaged)
 	case !info.Mode().IsRegular():
@@ -107,8 +113,8 @@ func readRecord(name string) ([]byte, error) {
 	case info.Size() > maxBytes:
 		return nil, fmt.Errorf("it has %d bytes, more than a record holds: %w", info.Size(), ErrDamaged)
 	}
-	b, err := os.ReadFile(name)
-	if err != nil {
+	b := make([]byte, info.Size())
+	if _, err := io.ReadFull(f, b); err != nil && !errors.Is(err, io.EOF) {
 		return nil, fmt.Errorf("%w: %w", err, ErrDamaged)
 	}
 	return b, nil
