@@ -94,9 +94,8 @@ func testGrowInUse(t *testing.T, h Harness) {
 		smaller := u.volume
 		smaller.SizeBytes /= 2
 		require.NoError(t, r.backend.Grow(t.Context(), smaller), "it never shrinks")
-		again, err := r.backend.Attach(t.Context(), u.volume, u.attachment)
-		require.NoError(t, err)
-		require.Equal(t, u.publishContext[firstKey(u.publishContext)], again[firstKey(again)])
+		_, err := r.backend.Attach(t.Context(), u.volume, u.attachment)
+		require.NoError(t, err, "it is attached still")
 
 		got, err := r.node.Expand(t.Context(), u.staged)
 		if h.lacks(a, Growth) != "" {
@@ -120,16 +119,6 @@ func testGrowInUse(t *testing.T, h Harness) {
 		h.needs(t, a, Growth) // to say what was not tested
 		u.down()
 	})
-}
-
-// firstKey is the least key of a publish context.
-func firstKey(m map[string]string) (first string) {
-	for key := range m {
-		if first == "" || key < first {
-			first = key
-		}
-	}
-	return first
 }
 
 // testGrowAtRest grows a volume that is not attached, and one that is staged

@@ -249,7 +249,7 @@ func TestGrowIsSeenByTheAttachedDevice(t *testing.T) {
 func TestCloseOfABackendThatLeavesNothing(t *testing.T) {
 	t.Parallel()
 	testenv.Need(t, kernel.Root, kernel.Loop)
-	dir := testenv.TmpfsDir(t)
+	dir := tmpfsDir(t)
 	b, err := loop.New(loop.Options{Dir: dir, Autoclear: true})
 	require.NoError(t, err)
 	v := backends.Volume{ID: "v", Dir: dir, Layout: backends.Layout{SizeBytes: mebibyte}}

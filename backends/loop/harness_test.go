@@ -42,7 +42,7 @@ func TestMain(m *testing.M) { testenv.Main(m) }
 func newRig(t testing.TB) *rig {
 	t.Helper()
 	testenv.Need(t, kernel.Root, kernel.Loop, kernel.LoopConfigure, kernel.FSMount, kernel.MountSetattr, kernel.OpenAt2)
-	return newRigAt(t, testenv.TmpfsDir(t))
+	return newRigAt(t, tmpfsDir(t))
 }
 
 func newRigAt(t testing.TB, dir string) *rig {
@@ -249,4 +249,15 @@ func stat(t testing.TB, path string) unix.Stat_t {
 	var st unix.Stat_t
 	require.NoError(t, unix.Lstat(path, &st))
 	return st
+}
+
+// tmpfsDir is a store on a tmpfs of its own. Package mount waits for children of
+// this process that are forked and still have copies of its descriptors.
+func tmpfsDir(t testing.TB) string {
+	t.Helper()
+	testenv.Need(t, kernel.Tmpfs)
+	dir := t.TempDir()
+	require.NoError(t, mount.Mount(t.Context(), "store", dir, "tmpfs", mount.Options{}))
+	t.Cleanup(func() { require.NoError(t, mount.Unmount(dir)) })
+	return dir
 }

@@ -20,7 +20,7 @@ import (
 func TestAVolumeTakesTheSpaceThatItsProvisioningSays(t *testing.T) {
 	t.Parallel()
 	stores := map[string]func(testing.TB) string{
-		"tmpfs": testenv.TmpfsDir,
+		"tmpfs": tmpfsDir,
 		"disk":  func(tb testing.TB) string { return tb.TempDir() },
 		"xfs":   testenv.XFSDir,
 	}

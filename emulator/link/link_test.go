@@ -10,6 +10,7 @@ import (
 	"net"
 	"os"
 	"path/filepath"
+	"strings"
 	"sync"
 	"testing"
 	"time"
@@ -25,7 +26,7 @@ import (
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
 // patience bounds what a test waits for.
-const patience = 30 * time.Second
+const patience = 2 * time.Minute
 
 func secret(tb testing.TB, text string) *tls.Config {
 	tb.Helper()
@@ -181,7 +182,7 @@ type side struct {
 // socket returns an endpoint that fits sun_path.
 func socket(t *testing.T) rpc.Endpoint {
 	t.Helper()
-	dir, err := os.MkdirTemp("", "link")
+	dir, err := os.MkdirTemp("", "link") //nolint:usetesting // t.TempDir has the test's name in it, too long for sun_path
 	require.NoError(t, err)
 	t.Cleanup(func() { require.NoError(t, os.RemoveAll(dir)) })
 	e, err := link.ParseEndpoint("unix://" + filepath.Join(dir, "array.sock"))
@@ -250,6 +251,19 @@ func ready(t *testing.T, c *link.Client) {
 	require.NoError(t, c.Ready(ctx))
 }
 
+// requireRefused waits until a client reports why it is not let in.
+func requireRefused(t *testing.T, c *link.Client, says string) error {
+	t.Helper()
+	over, cancel := context.WithCancel(t.Context())
+	cancel()
+	var err error
+	require.Eventually(t, func() bool {
+		err = c.Ready(over)
+		return err != nil && strings.Contains(err.Error(), says)
+	}, patience, 10*time.Millisecond)
+	return err
+}
+
 // connected returns both sides, with node-1 connected.
 func connected(t *testing.T, l *local) (*side, *link.Client) {
 	t.Helper()
@@ -297,12 +311,12 @@ func TestErrorsKeepTheirKind(t *testing.T) {
 	}
 	s := serve(t, socket(t), link.ServerOptions{Array: a})
 	c := client(t, link.ClientOptions{Endpoint: s.endpoint})
-	for _, kind := range kinds {
+	for i, kind := range kinds {
 		_, err := c.AttachLocal(t.Context(), kind.Error(), "n", false)
 		require.ErrorIs(t, err, kind)
 		require.ErrorContains(t, err, "find volume v")
-		for _, other := range kinds {
-			require.Equal(t, other == kind, errors.Is(err, other), "%v is %v", err, other)
+		for j, other := range kinds {
+			require.Equal(t, i == j, errors.Is(err, other), "%v is %v", err, other)
 		}
 		require.Equal(t, rpcCode(kind), rpcCode(err))
 	}

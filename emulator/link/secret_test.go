@@ -46,9 +46,7 @@ func TestAnotherSecretIsRefusedByBothEnds(t *testing.T) {
 	require.Contains(t, log.String(), "refused a connection that does not prove the shared secret")
 
 	run(t, c, newLocal())
-	ctx, cancel := context.WithTimeout(t.Context(), 200*time.Millisecond)
-	defer cancel()
-	require.ErrorContains(t, c.Ready(ctx), "the other end does not have the same shared secret")
+	_ = requireRefused(t, c, "the other end does not have the same shared secret")
 	require.Empty(t, s.Nodes())
 }
 
@@ -128,5 +126,5 @@ func TestASilentConnectionDoesNotDelayTheEnd(t *testing.T) {
 	require.NoError(t, err, "the silent one was accepted before")
 	start := time.Now()
 	s.stop()
-	require.Less(t, time.Since(start), patience)
+	require.Less(t, time.Since(start), 90*time.Second, "gRPC alone takes two minutes")
 }

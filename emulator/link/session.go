@@ -13,8 +13,9 @@ import (
 )
 
 // aliveWithin is how long a connected node has to answer when another process
-// says it is that node.
-const aliveWithin = 2 * time.Second
+// says it is that node. It is long because a busy machine must not look dead;
+// processes that die are noticed at once, without it.
+const aliveWithin = 5 * time.Second
 
 var (
 	errReplaced = errors.New("the node connected anew")

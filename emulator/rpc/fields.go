@@ -24,8 +24,8 @@ type needs struct {
 type strictness int
 
 const (
-	// used means that the volume is to serve the capability.
-	used strictness = iota
+	// The zero value is for capabilities that the volume is to serve.
+	_ strictness = iota
 	// asked means that the method itself answers that an access mode is not
 	// supported, also one that a later version of CSI added.
 	asked

@@ -18,7 +18,7 @@ import (
 // socketDir is short enough for sun_path, whatever the test is called.
 func socketDir(t *testing.T) string {
 	t.Helper()
-	dir, err := os.MkdirTemp("", "rpc")
+	dir, err := os.MkdirTemp("", "rpc") //nolint:usetesting // t.TempDir has the test's name in it, too long for sun_path
 	require.NoError(t, err)
 	t.Cleanup(func() { require.NoError(t, os.RemoveAll(dir)) })
 	return dir

@@ -118,7 +118,7 @@ func requireAborted(t *testing.T, err error, says string) {
 
 func (s *stage) idle() {
 	s.t.Helper()
-	require.Eventually(s.t, s.locks.Idle, 10*time.Second, time.Millisecond)
+	require.Eventually(s.t, s.locks.Idle, patience, time.Millisecond)
 }
 
 func publishAt(vol, node string) *csi.ControllerPublishVolumeRequest {
@@ -318,7 +318,7 @@ func TestLocksForgetACallThatGaveUpWaiting(t *testing.T) {
 	}
 	close(first.end)
 	require.NoError(t, <-done)
-	require.Eventually(t, s.locks.Idle, 10*time.Second, time.Millisecond)
+	require.Eventually(t, s.locks.Idle, patience, time.Millisecond)
 	p, done := s.run(publishAt("v", "b"))
 	close(p.end)
 	require.NoError(t, <-done)
@@ -330,7 +330,7 @@ func TestLocksForgetACallThatGaveUpWaiting(t *testing.T) {
 func TestGroupsLockInOneOrder(t *testing.T) {
 	t.Parallel()
 	conn := serve(t, rpc.Options{Locked: []rpc.Step{answer(func(context.Context, *rpc.Call) error { return nil })}})
-	ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)
+	ctx, cancel := context.WithTimeout(t.Context(), patience)
 	defer cancel()
 	done := make(chan error)
 	for i := range 8 {

@@ -79,7 +79,7 @@ func codeOf(err error) (codes.Code, error) {
 		// The specification allows the canonical codes only.
 		return codes.Internal, err
 	}
-	switch wrapper := err.(type) {
+	switch wrapper := err.(type) { //nolint:errorlint // this is the walk through what is wrapped
 	case interface{ Unwrap() error }:
 		if inner := wrapper.Unwrap(); inner != nil {
 			return codeOf(inner)
@@ -96,7 +96,7 @@ func codeOf(err error) (codes.Code, error) {
 
 // is is errors.Is for one error, not for what it wraps.
 func is(err, kind error) bool {
-	if err == kind {
+	if err == kind { //nolint:errorlint // what err wraps has its own turn
 		return true
 	}
 	matcher, ok := err.(interface{ Is(error) bool })

@@ -46,7 +46,7 @@ func Serve(ctx context.Context, s *grpc.Server, l net.Listener, grace time.Durat
 	t.close(false)
 	s.Stop()
 	<-stopped
-	<-ended
+	_ = <-ended // that it was stopped
 	return nil
 }
 
@@ -78,7 +78,7 @@ func (t *tracker) Accept() (net.Conn, error) {
 
 // close closes the listener and its connections, or only those that are silent.
 func (t *tracker) close(silent bool) {
-	_ = t.Listener.Close()
+	_ = t.Close()
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	t.ending = true

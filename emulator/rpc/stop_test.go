@@ -18,7 +18,7 @@ import (
 )
 
 // patience bounds what a test waits for.
-const patience = 30 * time.Second
+const patience = time.Minute
 
 // played is a server on a socket whose methods wait until they are told.
 type played struct {

@@ -26,7 +26,7 @@ func control(file *os.File, f func(fd int) error) error {
 // itself signals all the time.
 func retry(call func() error) error {
 	for {
-		if err := call(); err != unix.EINTR {
+		if err := call(); !errors.Is(err, unix.EINTR) {
 			return err
 		}
 	}

@@ -27,7 +27,7 @@ func TestFillsAgreesWithTheTools(t *testing.T) {
 		// Small file systems have small groups, so that ends of all lengths
 		// come up. 1 KiB blocks up to 512 MiB, then 4 KiB.
 		from := (4*mebibyte + random.Int64N(700*mebibyte)) / 4096 * 4096
-		to := from + (random.Int64N(700*mebibyte))/4096*4096
+		to := from + random.Int64N(700*mebibyte)/4096*4096
 		t.Run(fmt.Sprintf("%d to %d KiB", from/kibibyte, to/kibibyte), func(t *testing.T) {
 			t.Parallel()
 			image := newFilesystem(t, maker, filesystem.Ext4, from)

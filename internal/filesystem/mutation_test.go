@@ -68,20 +68,28 @@ func TestCopiesOfTheSuperblockAreWhole(t *testing.T) {
 		same map[int64]int
 	}{
 		{
-			filesystem.Ext4, 64 * mebibyte, []int64{8193 * kibibyte, 24577 * kibibyte, 40961 * kibibyte, 57345 * kibibyte},
-			1024, 1024, map[int64]int{0x68: 16, 0xEC: 16, 0x108: 4},
+			filesystem.Ext4, 64 * mebibyte,
+			[]int64{8193 * kibibyte, 24577 * kibibyte, 40961 * kibibyte, 57345 * kibibyte},
+			1024, 1024,
+			map[int64]int{0x68: 16, 0xEC: 16, 0x108: 4},
 		},
 		{
-			filesystem.Ext4, gibibyte, []int64{128 * mebibyte, 3 * 128 * mebibyte, 5 * 128 * mebibyte, 7 * 128 * mebibyte},
-			1024, 1024, map[int64]int{0x68: 16, 0xEC: 16, 0x108: 4},
+			filesystem.Ext4, gibibyte,
+			[]int64{128 * mebibyte, 3 * 128 * mebibyte, 5 * 128 * mebibyte, 7 * 128 * mebibyte},
+			1024, 1024,
+			map[int64]int{0x68: 16, 0xEC: 16, 0x108: 4},
 		},
 		{
-			filesystem.XFS, 300 * mebibyte, []int64{75 * mebibyte, 150 * mebibyte, 225 * mebibyte},
-			0, 512, map[int64]int{32: 16, 248: 16, 216: 4},
+			filesystem.XFS, 300 * mebibyte,
+			[]int64{75 * mebibyte, 150 * mebibyte, 225 * mebibyte},
+			0, 512,
+			map[int64]int{32: 16, 248: 16, 216: 4},
 		},
 		{
-			filesystem.Btrfs, 110 * mebibyte, []int64{64 * mebibyte},
-			64 * kibibyte, 4096, map[int64]int{32: 16, 571: 16, 188: 8},
+			filesystem.Btrfs, 110 * mebibyte,
+			[]int64{64 * mebibyte},
+			64 * kibibyte, 4096,
+			map[int64]int{32: 16, 571: 16, 188: 8},
 		},
 	}
 	for _, c := range cases {

@@ -38,8 +38,8 @@ func TestFreezeHoldsWritersUntilThaw(t *testing.T) {
 		writer := startWriter(dir)
 		require.True(t, isFrozen(t, dir))
 		select {
-		case <-writer:
-			require.Fail(t, "the writer was not held")
+		case err := <-writer:
+			require.Fail(t, "the writer was not held", "%v", err)
 		default:
 		}
 		require.NoError(t, z.Thaw())

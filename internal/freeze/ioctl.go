@@ -75,7 +75,7 @@ func thaw(root *os.File) error {
 func ioctl(f *os.File, request uint) error {
 	for {
 		err := unix.IoctlSetInt(int(f.Fd()), request, 0)
-		if err != unix.EINTR {
+		if !errors.Is(err, unix.EINTR) {
 			return err
 		}
 	}

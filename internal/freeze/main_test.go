@@ -119,7 +119,7 @@ func isFrozen(tb testing.TB, dir string) bool {
 	defer f.Close()
 	const fiFreeze, fiThaw = 0xC0045877, 0xC0045878
 	err = unix.IoctlSetInt(int(f.Fd()), fiFreeze, 0)
-	if err == unix.EBUSY {
+	if errors.Is(err, unix.EBUSY) {
 		return true
 	}
 	require.NoError(tb, err)

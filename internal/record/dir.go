@@ -128,6 +128,10 @@ func (d *Dir) enter(ctx context.Context, kind, id string) (leave func(), err err
 		d.mu.RUnlock()
 		return nil, ErrClosed
 	}
-	unlock := d.keys.lock(kind + "/" + id)
+	unlock, err := d.keys.lock(ctx, kind+"/"+id)
+	if err != nil {
+		d.mu.RUnlock()
+		return nil, err
+	}
 	return func() { unlock(); d.mu.RUnlock() }, nil
 }

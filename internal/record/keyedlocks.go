@@ -1,6 +1,9 @@
 package record
 
-import "sync"
+import (
+	"context"
+	"sync"
+)
 
 // keyedLocks is a mutex for each key that somebody holds or waits for.
 type keyedLocks struct {
@@ -9,31 +12,45 @@ type keyedLocks struct {
 }
 
 type keyedLock struct {
-	mu    sync.Mutex
+	free  chan struct{} // holds one token while nobody has the lock
 	users int
 }
 
-// lock waits for the key and returns its release.
-func (k *keyedLocks) lock(key string) (unlock func()) {
+// lock waits for the key, or for the end of ctx, and returns its release.
+func (k *keyedLocks) lock(ctx context.Context, key string) (unlock func(), err error) {
+	l := k.join(key)
+	select {
+	case <-l.free:
+		return func() {
+			l.free <- struct{}{}
+			k.leave(key, l)
+		}, nil
+	case <-ctx.Done():
+		k.leave(key, l)
+		return nil, ctx.Err()
+	}
+}
+
+func (k *keyedLocks) join(key string) *keyedLock {
 	k.mu.Lock()
+	defer k.mu.Unlock()
 	if k.held == nil {
 		k.held = map[string]*keyedLock{}
 	}
 	l := k.held[key]
 	if l == nil {
-		l = &keyedLock{}
+		l = &keyedLock{free: make(chan struct{}, 1)}
+		l.free <- struct{}{}
 		k.held[key] = l
 	}
 	l.users++
-	k.mu.Unlock()
+	return l
+}
 
-	l.mu.Lock()
-	return func() {
-		l.mu.Unlock()
-		k.mu.Lock()
-		defer k.mu.Unlock()
-		if l.users--; l.users == 0 {
-			delete(k.held, key)
-		}
+func (k *keyedLocks) leave(key string, l *keyedLock) {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	if l.users--; l.users == 0 {
+		delete(k.held, key)
 	}
 }

@@ -128,3 +128,18 @@ func TestPipeInPlaceOfARecord(t *testing.T) {
 	require.Len(t, damaged, 1)
 	require.ErrorIs(t, damaged[0].Err, ErrDamaged)
 }
+
+func TestRecordThatIsALink(t *testing.T) {
+	t.Parallel()
+	d := open(t, t.TempDir(), Options{})
+	require.NoError(t, d.Put(t.Context(), "volumes", "bad", volume{}))
+	name := filepath.Join(d.Path("volumes", "bad"), "record.json")
+	elsewhere := filepath.Join(t.TempDir(), "elsewhere")
+	require.NoError(t, os.Rename(name, elsewhere))
+	require.NoError(t, os.Symlink(elsewhere, name))
+	damaged, err := d.Load(t.Context(), "volumes", nil)
+	require.NoError(t, err)
+	require.Len(t, damaged, 1)
+	require.ErrorIs(t, damaged[0].Err, ErrDamaged)
+	require.FileExists(t, elsewhere)
+}

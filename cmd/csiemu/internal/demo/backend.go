@@ -40,7 +40,10 @@ func showBackend(ctx context.Context, out *lines, backend, dir, sockets string) 
 			continue
 		}
 		out.heading("%s", shape)
-		w := &walk{server: s, clients: clients, out: out, undo: &undo{}, shape: shape, dir: filepath.Join(dir, "volumes")}
+		w := &walk{
+			server: s, clients: clients, out: out, undo: &undo{}, dir: filepath.Join(dir, "volumes"),
+			shape: shape, alone: alone(ctx, shape),
+		}
 		err := w.run(ctx)
 		if err = errors.Join(err, w.leaveNothing(ctx)); err != nil {
 			return total, err
@@ -57,6 +60,11 @@ func missing(ctx context.Context, s shape) error {
 		return nil
 	}
 	return kernel.Probe(ctx, kernel.Feature(s.fsType))
+}
+
+// alone reports whether a copy of a volume cannot be mounted beside its source.
+func alone(ctx context.Context, s shape) bool {
+	return s.fsType == "btrfs" && kernel.Probe(ctx, kernel.BtrfsTempFSID) != nil
 }
 
 // leaveNothing takes away what a walk that did not reach its end has made, and

@@ -31,6 +31,16 @@ func (w *walk) withdraw(ctx context.Context) (err error) {
 	return w.undo.now(ctx, w.volume.unpublished)
 }
 
+// resume undoes withdraw and unstage.
+func (w *walk) resume(ctx context.Context) error {
+	for _, do := range []func(context.Context) error{w.volume.stage, w.volume.publish, w.startWriter} {
+		if err := do(ctx); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
 // held runs do, which cuts a copy of the volume, while writers are held as the
 // shape needs it, and says how.
 func (w *walk) held(ctx context.Context, do func() error) (how string, took time.Duration, err error) {
@@ -124,7 +134,18 @@ func (w *walk) clone(ctx context.Context) error {
 
 // compareCopy uses a copy on its node, compares the data, reads the writer's
 // log, looks at the size, and takes the copy away again.
-func (w *walk) compareCopy(ctx context.Context, v *volume, name, how string, bytes int64, took time.Duration) error {
+func (w *walk) compareCopy(ctx context.Context, v *volume, name, how string, bytes int64, took time.Duration) (err error) {
+	if w.alone {
+		if err := errors.Join(w.withdraw(ctx), w.undo.now(ctx, w.volume.unstaged)); err != nil {
+			return err
+		}
+		how += ", its source unstaged"
+		defer func() {
+			if err == nil {
+				err = w.resume(ctx)
+			}
+		}()
+	}
 	if err := v.use(ctx); err != nil {
 		return err
 	}

@@ -20,6 +20,7 @@ type walk struct {
 	out      *lines
 	undo     *undo
 	shape    shape
+	alone    bool // a copy cannot be mounted while its source is
 	dir      string
 	volume   *volume
 	sum      string // of the data
