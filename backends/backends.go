@@ -16,7 +16,12 @@ package backends
 import (
 	"context"
 	"iter"
+	"time"
 )
+
+// HoldLimit is how long Node.Hold lasts at most: writers who wait longer look
+// like a broken machine.
+const HoldLimit = 10 * time.Second
 
 // Granularity is the unit, in bytes, of every volume size. It is the page size
 // and the largest sector size that the kernel's loop devices take.
@@ -137,11 +142,9 @@ type Backend interface {
 	// The caller holds writers of src still, as far as it can.
 	Clone(ctx context.Context, src, v Volume) error
 
-	// Usage says what a volume takes in the store.
+	// Usage says what a volume takes in the store, which is also what a
+	// snapshot of it would take.
 	Usage(context.Context, Volume) (Usage, error)
-	// SnapshotUsage says what a snapshot of v would take, or takes, in the
-	// store; it is asked of the volume before the cut.
-	SnapshotUsage(context.Context, Volume) (Usage, error)
 	// FreeBytes is the space that the store itself has left.
 	FreeBytes(context.Context) (int64, error)
 

@@ -4,7 +4,7 @@ import "errors"
 
 // The kinds of failure that a backend, the array or a node reports. They are
 // wrapped with %w behind a text that says what was wanted and on what, matched
-// with errors.Is, and turned into gRPC codes in one place (emulator/codes.go).
+// with errors.Is, and turned into gRPC codes in one place (emulator/rpc).
 var (
 	// ErrInvalid is returned when a request can never be served as it was
 	// written: INVALID_ARGUMENT.

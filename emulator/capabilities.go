@@ -23,8 +23,8 @@ func (p *Profile) allows(c *csi.VolumeCapability) error {
 	return nil
 }
 
-// methodNeeds are the capabilities without which an RPC is not served. RPCs
-// that are not named here are served always, or never yet.
+// enabled says whether an RPC is served: the capability that it belongs to is
+// advertised. RPCs that are not named here belong to none.
 func (p *Profile) enabled(fullMethod string) bool {
 	switch fullMethod {
 	case csi.Controller_CreateVolume_FullMethodName, csi.Controller_DeleteVolume_FullMethodName:

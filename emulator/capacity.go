@@ -29,7 +29,7 @@ func (s *controllerServer) GetCapacity(ctx context.Context, req *csi.GetCapacity
 		segment = t.GetSegments()
 	}
 	c, err := s.array.Capacity(ctx, backends.Request{
-		Block: types.Block, Filesystem: types.Filesystem, FSTypes: types.FSTypes, Parameters: req.GetParameters(),
+		Block: types.Block, Filesystem: types.Filesystem, FSTypes: types.FSTypes, Parameters: withoutKubernetes(req.GetParameters()),
 	}, segment)
 	if err != nil && !errors.Is(err, backends.ErrInvalid) && !errors.Is(err, backends.ErrOutOfRange) {
 		return nil, err

@@ -2,11 +2,13 @@ package emulator
 
 import (
 	"crypto/tls"
+	"errors"
 	"fmt"
 	"log/slog"
 	"os"
 
 	"github.com/csiemu/csiemu/backends"
+	"github.com/csiemu/csiemu/emulator/rpc"
 )
 
 // Services says which half of the driver an emulator is.
@@ -65,8 +67,8 @@ type Config struct {
 type Node struct {
 	// Name is the node id: at most 256 bytes.
 	Name string
-	// Endpoint is the CSI endpoint, unix:///path.sock. It may stay empty for
-	// the first node, which is served on the emulator's own endpoint.
+	// Endpoint is the CSI endpoint, unix:///path.sock. It stays empty for the
+	// first node, which is served on the emulator's own endpoint.
 	Endpoint string
 	// Topology are the node's topology segments.
 	Topology map[string]string
@@ -136,29 +138,37 @@ func (c Config) withDefaults() (Config, error) {
 	if (c.Link.Listen != "" || c.Link.Array != "") && c.Link.TLS == nil {
 		return invalid("array and nodes in different processes need Link.TLS; see link.SharedSecret")
 	}
-	return c, c.checkNodes()
+	for _, n := range c.Nodes {
+		if len(n.Topology) > 0 {
+			profile := *c.Profile
+			profile.EnableTopology()
+			c.Profile = &profile
+			break
+		}
+	}
+	return c, errors.Join(rpc.CheckDriverName(c.Profile.DriverName), c.checkNodes())
 }
 
-// checkNodes refuses node names that are missing, too long or used twice, and
-// further nodes without an endpoint.
+// checkNodes refuses node names, topology segments and endpoints that cannot be,
+// or that are used twice.
 func (c Config) checkNodes() error {
-	seen := map[string]bool{}
+	names, endpoints := map[string]bool{}, map[string]bool{}
 	for i, n := range c.Nodes {
+		if err := errors.Join(rpc.CheckNodeID(n.Name), rpc.CheckTopology(c.Profile.topologyOf(n))); err != nil {
+			return fmt.Errorf("node %q: %w", n.Name, err)
+		}
 		switch {
-		case n.Name == "" || len(n.Name) > maxNodeID:
-			return fmt.Errorf("node %q: a name has 1 to %d bytes: %w", n.Name, maxNodeID, backends.ErrInvalid)
-		case seen[n.Name]:
+		case names[n.Name]:
 			return fmt.Errorf("node %q is given twice: %w", n.Name, backends.ErrInvalid)
-		case i > 0 && n.Endpoint != "" && seen[n.Endpoint]:
+		case i == 0 && n.Endpoint != "":
+			return fmt.Errorf("node %q: the first node is served on the emulator's own endpoint, not on %s: %w", n.Name, n.Endpoint, backends.ErrInvalid)
+		case n.Endpoint != "" && endpoints[n.Endpoint]:
 			return fmt.Errorf("node %q: its endpoint is that of another node: %w", n.Name, backends.ErrInvalid)
 		}
-		seen[n.Name], seen[n.Endpoint] = true, true
+		names[n.Name], endpoints[n.Endpoint] = true, true
 	}
 	return nil
 }
-
-// maxNodeID is the limit of node_id in bytes (CSI, "Size Limits").
-const maxNodeID = 256
 
 // defaultPool is DefaultPool, or the only pool where there is one of another
 // name.

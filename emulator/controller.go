@@ -48,7 +48,7 @@ func (s *controllerServer) CreateVolume(ctx context.Context, req *csi.CreateVolu
 		RequiredBytes:     req.GetCapacityRange().GetRequiredBytes(),
 		LimitBytes:        req.GetCapacityRange().GetLimitBytes(),
 		Capabilities:      access.AllFromCSI(req.GetVolumeCapabilities()),
-		Parameters:        req.GetParameters(),
+		Parameters:        withoutKubernetes(req.GetParameters()),
 		MutableParameters: req.GetMutableParameters(),
 		Source:            source,
 		Requisite:         segments(req.GetAccessibilityRequirements().GetRequisite()),
@@ -161,10 +161,8 @@ func (s *controllerServer) ListVolumes(_ context.Context, req *csi.ListVolumesRe
 }
 
 func (s *controllerServer) ControllerExpandVolume(ctx context.Context, req *csi.ControllerExpandVolumeRequest) (*csi.ControllerExpandVolumeResponse, error) {
-	if c := req.GetVolumeCapability(); c != nil {
-		if err := s.profile.allows(c); err != nil {
-			return nil, fmt.Errorf("expand volume %s: %w", req.GetVolumeId(), err)
-		}
+	if err := s.allowsExpansion(req); err != nil {
+		return nil, fmt.Errorf("expand volume %s: %w", req.GetVolumeId(), err)
 	}
 	online := slices.Contains(s.profile.Expansion, csi.PluginCapability_VolumeExpansion_ONLINE)
 	v, err := s.array.Expand(ctx, req.GetVolumeId(), req.GetCapacityRange().GetRequiredBytes(), req.GetCapacityRange().GetLimitBytes(), online)
@@ -178,6 +176,23 @@ func (s *controllerServer) ControllerExpandVolume(ctx context.Context, req *csi.
 		NodeExpansionRequired: s.profile.node(csi.NodeServiceCapability_RPC_EXPAND_VOLUME) &&
 			access.TypesOf(v.Capabilities).Filesystem && req.GetVolumeCapability().GetBlock() == nil,
 	}, nil
+}
+
+// allowsExpansion checks the capability, which is optional, against the driver
+// and the volume.
+func (s *controllerServer) allowsExpansion(req *csi.ControllerExpandVolumeRequest) error {
+	c := req.GetVolumeCapability()
+	if c == nil {
+		return nil
+	}
+	v, err := s.array.Volume(req.GetVolumeId())
+	if err != nil {
+		return err
+	}
+	if err := s.profile.allows(c); err != nil {
+		return err
+	}
+	return access.TypesOf(v.Capabilities).Allow(access.FromCSI(c))
 }
 
 func volumeMessage(v *array.Volume) *csi.Volume {

@@ -63,9 +63,9 @@ func start(t *testing.T, c emulator.Config) *driver {
 	socket := filepath.Join(shortDir(t), "csi.sock")
 	ctx, cancel := context.WithCancel(context.WithoutCancel(t.Context()))
 	served := make(chan error, 1)
-	l, err := e.Listen(ctx, "unix://"+socket)
+	l, err := emulator.Listen(ctx, c.Endpoints("unix://"+socket)...)
 	require.NoError(t, err)
-	go func() { served <- l.Serve(ctx) }()
+	go func() { served <- e.ServeOn(ctx, l) }()
 	stopped := false
 	d.stop = func() {
 		if stopped {

@@ -116,19 +116,6 @@ func (e *Emulator) openStore(dir string) (record.Store, error) {
 	return store, nil
 }
 
-// Array is the emulator's array; nil for a node service.
-func (e *Emulator) Array() *array.Array { return e.array }
-
-// Nodes are the nodes that this process serves, in the order of the
-// configuration.
-func (e *Emulator) Nodes() []Node {
-	var out []Node
-	for _, n := range e.nodes {
-		out = append(out, n.config)
-	}
-	return out
-}
-
 // Hold reaches a node of this process or one that is connected: see
 // array.Holder.
 func (e *Emulator) Hold(ctx context.Context, nodeID, volumeID string) (func(context.Context) error, error) {
@@ -156,6 +143,9 @@ func (e *Emulator) Register(nodeName string, s grpc.ServiceRegistrar) error {
 	}
 	o := rpc.Options{
 		Log: e.log, Strict: e.config.Strict, StrictLocks: e.config.StrictLocks, Enabled: e.profile.enabled, Locks: e.locks,
+		Finding: func(ctx context.Context, f rpc.Finding) {
+			e.log.WarnContext(ctx, "a request breaks a limit of the specification", "what", f.String())
+		},
 	}
 	controller := rpc.Registrar(s, o)
 	csi.RegisterIdentityServer(controller, &identityServer{profile: e.profile})

@@ -73,18 +73,20 @@ func DefaultProfile(backend string) *Profile {
 	}
 	if backend == "tmpfs" {
 		p.NodeTopologyKey = "topology." + p.DriverName + "/node"
-		p.Plugin = append(p.Plugin, csi.PluginCapability_Service_VOLUME_ACCESSIBILITY_CONSTRAINTS)
-		p.disableAttach()
+		p.EnableTopology()
+		p.Disable("PUBLISH_UNPUBLISH_VOLUME")
 	}
 	return p
 }
 
-func (p *Profile) disableAttach() {
-	p.Controller = slices.DeleteFunc(p.Controller, func(c csi.ControllerServiceCapability_RPC_Type) bool {
-		return c == csi.ControllerServiceCapability_RPC_PUBLISH_UNPUBLISH_VOLUME ||
-			c == csi.ControllerServiceCapability_RPC_PUBLISH_READONLY ||
-			c == csi.ControllerServiceCapability_RPC_LIST_VOLUMES_PUBLISHED_NODES
-	})
+// needs names, for each capability, those that make no sense or are not allowed
+// without it (CSI, the comments of the capability enums).
+var needs = map[string][]string{
+	"CREATE_DELETE_VOLUME":     {"CLONE_VOLUME"},
+	"PUBLISH_UNPUBLISH_VOLUME": {"PUBLISH_READONLY", "LIST_VOLUMES_PUBLISHED_NODES"},
+	"LIST_VOLUMES":             {"LIST_VOLUMES_PUBLISHED_NODES"},
+	"EXPAND_VOLUME":            {"ONLINE", "OFFLINE"},
+	"GET_VOLUME_HEALTH":        {"LIST_VOLUME_HEALTH"},
 }
 
 // Disable takes a capability away, by its name in the specification
@@ -104,14 +106,22 @@ func (p *Profile) Disable(name string) bool {
 	if !known || name == "UNKNOWN" {
 		return false
 	}
-	if name == "PUBLISH_UNPUBLISH_VOLUME" {
-		p.disableAttach()
+	for _, gone := range append([]string{name}, needs[name]...) {
+		p.Plugin = without(p.Plugin, gone)
+		p.Expansion = without(p.Expansion, gone)
+		p.Controller = without(p.Controller, gone)
+		p.Node = without(p.Node, gone)
 	}
-	p.Plugin = without(p.Plugin, name)
-	p.Expansion = without(p.Expansion, name)
-	p.Controller = without(p.Controller, name)
-	p.Node = without(p.Node, name)
 	return true
+}
+
+// EnableTopology makes the driver tell and honour where volumes are accessible
+// from. It is needed where nodes have topology segments.
+func (p *Profile) EnableTopology() {
+	const constraints = csi.PluginCapability_Service_VOLUME_ACCESSIBILITY_CONSTRAINTS
+	if !p.plugin(constraints) {
+		p.Plugin = append(slices.Clone(p.Plugin), constraints)
+	}
 }
 
 func without[C interface {

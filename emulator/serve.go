@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"log/slog"
 	"net"
 	"sync"
 	"time"
@@ -21,53 +20,69 @@ const drainLimit = 5 * time.Second
 // Serve serves CSI at an endpoint (unix:///path.sock), and every further node
 // at its own, until ctx ends. It returns nil then, with the sockets removed.
 func (e *Emulator) Serve(ctx context.Context, endpoint string) error {
-	l, err := e.Listen(ctx, endpoint)
+	l, err := Listen(ctx, e.config.Endpoints(endpoint)...)
 	if err != nil {
 		return err
 	}
-	return l.Serve(ctx)
+	return e.ServeOn(ctx, l)
 }
 
-// Listeners are the open endpoints of an emulator. Clients can connect to them
-// and are answered when Serve is called, which must be called once.
-type Listeners struct {
-	log     *slog.Logger
-	servers []*grpc.Server
-	open    []net.Listener
+// Endpoints are all endpoints of an emulator: the one of the array and the first
+// node, which is given, and those of further nodes.
+func (c Config) Endpoints(first string) []string {
+	endpoints := []string{first}
+	for _, n := range c.Nodes[min(1, len(c.Nodes)):] {
+		endpoints = append(endpoints, n.Endpoint)
+	}
+	return endpoints
 }
 
-// Listen opens an endpoint for the array and the first node, and the further
-// nodes' own: all of them or none.
-func (e *Emulator) Listen(ctx context.Context, endpoint string) (*Listeners, error) {
-	names, endpoints := []string{""}, []string{endpoint}
-	for _, n := range e.nodes[min(1, len(e.nodes)):] {
-		names, endpoints = append(names, n.config.Name), append(endpoints, n.config.Endpoint)
-	}
-	l := &Listeners{log: e.log}
-	for _, name := range names {
-		s := grpc.NewServer()
-		if err := e.Register(name, s); err != nil {
-			return nil, fmt.Errorf("serve: %w", err)
-		}
-		l.servers = append(l.servers, s)
-	}
-	var err error
-	if l.open, err = listen(ctx, endpoints); err != nil {
+// Listeners are open endpoints. Clients can connect to them and are answered
+// when they are served.
+type Listeners struct{ open []net.Listener }
+
+// Listen opens endpoints, in the order of Config.Endpoints: all of them or
+// none. It may come before New, so that nothing is made where an endpoint is in
+// use.
+func Listen(ctx context.Context, endpoints ...string) (*Listeners, error) {
+	open, err := listen(ctx, endpoints)
+	if err != nil {
 		return nil, fmt.Errorf("serve: %w", err)
 	}
-	return l, nil
+	return &Listeners{open: open}, nil
 }
 
-// Serve answers until ctx ends, and returns nil then, with the sockets removed.
-func (l *Listeners) Serve(ctx context.Context) error {
+// Close closes the endpoints and removes their sockets. It is not needed after
+// ServeOn.
+func (l *Listeners) Close() error {
+	var errs []error
+	for _, listener := range l.open {
+		errs = append(errs, listener.Close())
+	}
+	return errors.Join(errs...)
+}
+
+// ServeOn answers at endpoints, which it takes over, until ctx ends. It returns
+// nil then, with the sockets removed.
+func (e *Emulator) ServeOn(ctx context.Context, l *Listeners) error {
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
 	var all sync.WaitGroup
 	for i, listener := range l.open {
-		l.log.InfoContext(ctx, "serving", "endpoint", listener.Addr().String())
+		name := ""
+		if i > 0 {
+			name = e.nodes[i].config.Name
+		}
+		s := grpc.NewServer()
+		if err := e.Register(name, s); err != nil {
+			cancel(err)
+			_ = listener.Close()
+			continue
+		}
+		e.log.InfoContext(ctx, "serving", "endpoint", listener.Addr().String())
 		all.Go(func() {
-			if err := serve(ctx, l.servers[i], listener); err != nil {
-				cancel(fmt.Errorf("serve %s: %w", listener.Addr(), err))
+			if err := rpc.Serve(ctx, s, listener, drainLimit); err != nil {
+				cancel(err)
 			}
 		})
 	}
@@ -96,20 +111,4 @@ func listen(ctx context.Context, endpoints []string) ([]net.Listener, error) {
 		listeners = append(listeners, l)
 	}
 	return listeners, nil
-}
-
-// serve runs a server until ctx ends, then lets calls end by themselves for a
-// while.
-func serve(ctx context.Context, s *grpc.Server, l net.Listener) error {
-	ended := make(chan error, 1)
-	go func() { ended <- s.Serve(l) }()
-	select {
-	case err := <-ended:
-		return err
-	case <-ctx.Done():
-	}
-	limit := time.AfterFunc(drainLimit, s.Stop)
-	defer limit.Stop()
-	s.GracefulStop()
-	return <-ended
 }

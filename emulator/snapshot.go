@@ -10,7 +10,7 @@ import (
 )
 
 func (s *controllerServer) CreateSnapshot(ctx context.Context, req *csi.CreateSnapshotRequest) (*csi.CreateSnapshotResponse, error) {
-	snap, err := s.array.CreateSnapshot(ctx, req.GetName(), req.GetSourceVolumeId(), req.GetParameters())
+	snap, err := s.array.CreateSnapshot(ctx, req.GetName(), req.GetSourceVolumeId(), withoutKubernetes(req.GetParameters()))
 	if err != nil {
 		return nil, err
 	}

@@ -76,7 +76,7 @@ func New(o Options) (*Backend, error) {
 		o:       o,
 		pool:    pool,
 		maker:   filesystem.NewMaker(filesystem.Options{TempDir: o.TempDir}),
-		freezer: freeze.New(freeze.Options{}),
+		freezer: freeze.New(freeze.Options{Limit: backends.HoldLimit}),
 		bound:   map[string]*bound{},
 	}, nil
 }

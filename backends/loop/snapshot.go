@@ -89,8 +89,8 @@ func (b *Backend) openStill(v backends.Volume) (*os.File, error) {
 	return f, nil
 }
 
-// Usage is what the image of v takes. Blocks that it shares with other images
-// count for each of them.
+// Usage is what the image of v takes, or a copy of it. Blocks that it shares
+// with other images count for each of them.
 func (b *Backend) Usage(_ context.Context, v backends.Volume) (backends.Usage, error) {
 	f, err := imagefile.Open(v.Dir, true)
 	if err != nil {
@@ -102,10 +102,4 @@ func (b *Backend) Usage(_ context.Context, v backends.Volume) (backends.Usage, e
 		return backends.Usage{}, fmt.Errorf("measure volume %s: %w", v.ID, err)
 	}
 	return backends.Usage{AllocatedBytes: n}, nil
-}
-
-// SnapshotUsage is what a copy of the image of v takes. A store that shares
-// blocks needs that much only once all of the volume was written anew.
-func (b *Backend) SnapshotUsage(ctx context.Context, v backends.Volume) (backends.Usage, error) {
-	return b.Usage(ctx, v)
 }

@@ -168,11 +168,6 @@ func (*Backend) Usage(context.Context, backends.Volume) (backends.Usage, error) 
 	return backends.Usage{}, nil
 }
 
-// SnapshotUsage is nothing.
-func (*Backend) SnapshotUsage(context.Context, backends.Volume) (backends.Usage, error) {
-	return backends.Usage{}, nil
-}
-
 // FreeBytes has no end.
 func (*Backend) FreeBytes(context.Context) (int64, error) { return math.MaxInt64, nil }
 

@@ -207,7 +207,7 @@ func (b *Backend) copyTree(ctx context.Context, from, parent, id string, size in
 	return b.unmountAt(unfinished)
 }
 
-// Usage is the memory that the volume takes.
+// Usage is the memory that the volume takes, or a copy of it.
 func (b *Backend) Usage(ctx context.Context, v backends.Volume) (backends.Usage, error) {
 	if v.Block {
 		return b.loops.Usage(ctx, blockVolume(v))
@@ -220,9 +220,4 @@ func (b *Backend) Usage(ctx context.Context, v backends.Volume) (backends.Usage,
 		return backends.Usage{}, fmt.Errorf("measure volume %s: %w", v.ID, err)
 	}
 	return backends.Usage{AllocatedBytes: u.Used}, nil
-}
-
-// SnapshotUsage is the memory that a copy of the volume takes.
-func (b *Backend) SnapshotUsage(ctx context.Context, v backends.Volume) (backends.Usage, error) {
-	return b.Usage(ctx, v)
 }

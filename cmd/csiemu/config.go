@@ -25,11 +25,11 @@ func (f *serveFlags) config() (emulator.Config, error) {
 	if err != nil {
 		return emulator.Config{}, err
 	}
-	nodes, err := f.parseNodes()
+	ends, err := f.link()
 	if err != nil {
 		return emulator.Config{}, err
 	}
-	ends, err := f.link()
+	nodes, err := f.parseNodes()
 	if err != nil {
 		return emulator.Config{}, err
 	}
@@ -89,6 +89,9 @@ func (f *serveFlags) parseNodes() ([]emulator.Node, error) {
 		name, endpoint, _ := strings.Cut(value, "=")
 		if name == "" {
 			return nil, usage("read --node: %q names no node: give NAME or NAME=unix://PATH.sock", value)
+		}
+		if i == 0 && endpoint != "" {
+			return nil, usage("read --node: %q: the first node is served on --endpoint: give its name only", value)
 		}
 		if i > 0 && endpoint == "" {
 			return nil, usage("read --node: %q has no socket: give %s=unix://PATH.sock, as only the first is served on --endpoint", value, name)

@@ -23,6 +23,10 @@ func (f *serveFlags) link() (emulator.Link, error) {
 		return emulator.Link{}, usage("--array is for --services node only: an array listens at --array-listen")
 	case isNode && f.arrayListen != "":
 		return emulator.Link{}, usage("--array-listen is for an array only: a node finds its array at --array")
+	case services == emulator.ControllerService && f.arrayListen == "":
+		return emulator.Link{}, usage("an array alone needs a place where its nodes find it: give --array-listen unix://PATH.sock or tcp://HOST:PORT")
+	case services == emulator.ControllerService && len(f.nodes)+len(f.topology) > 0:
+		return emulator.Link{}, usage("--node and --topology are for nodes: give them to the processes with --services node")
 	case f.array == "" && f.arrayListen == "":
 		return emulator.Link{}, nil
 	case f.secretFile == "":

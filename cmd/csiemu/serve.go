@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"errors"
 	"log/slog"
 	"os"
 	"os/signal"
@@ -11,6 +12,7 @@ import (
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 
+	"github.com/csiemu/csiemu/backends"
 	"github.com/csiemu/csiemu/cmd/csiemu/internal/store"
 	"github.com/csiemu/csiemu/emulator"
 )
@@ -56,7 +58,7 @@ func (f *serveFlags) define(flags *pflag.FlagSet) {
 	flags.StringVar(&f.stateDir, "state-dir", "", "directory of records and volumes; only --backend memory can do without")
 	flags.StringVar(&f.backend, "backend", store.Default(), "how bytes are kept: "+strings.Join(store.Names(), ", "))
 	flags.StringVar(&f.driverName, "driver-name", "", "name of the driver (default BACKEND.csiemu.dev)")
-	flags.StringSliceVar(&f.nodes, "node", nil, "node to serve, `NAME[=unix://PATH.sock]`; repeat for more, each further one on a socket of its own (default the host's name)")
+	flags.StringSliceVar(&f.nodes, "node", nil, "node to serve, `NAME[=unix://PATH.sock]`: the first by its name alone, each further one on a socket of its own (default the host's name)")
 	flags.StringVar(&f.services, "services", string(emulator.AllServices), "what to serve: all, controller, node")
 	flags.StringSliceVar(&f.capacity, "capacity", nil, "size of the default pool, or of a named one: `SIZE or POOL=SIZE`; repeat for more (default 100GiB)")
 	flags.Int64Var(&f.attachLimit, "attach-limit", 0, "most volumes attached to one node; 0 means no limit")
@@ -96,12 +98,21 @@ func (f *serveFlags) serve(ctx context.Context, cmd *cobra.Command) (err error) 
 	}
 	emu, err := emulator.New(ctx, config)
 	if err != nil {
-		return err
+		return blame(err)
 	}
 	defer func() {
 		if closed := emu.Close(); err == nil {
 			err = closed
 		}
 	}()
-	return emu.Serve(ctx, f.endpoint)
+	return blame(emu.Serve(ctx, f.endpoint))
+}
+
+// blame makes a configuration that the emulator refuses a mistake of the command
+// line.
+func blame(err error) error {
+	if errors.Is(err, backends.ErrInvalid) {
+		return usageError{err}
+	}
+	return err
 }

@@ -12,6 +12,10 @@ import (
 	"github.com/csiemu/csiemu/backends"
 )
 
+// ReadOnlyKey is "true" in the publish context of a node that may only read:
+// the device itself may be writable, for other nodes.
+const ReadOnlyKey = "csiemu.dev/readonly"
+
 // Mode is an access mode of the specification.
 type Mode = csi.VolumeCapability_AccessMode_Mode
 
@@ -34,19 +38,6 @@ func FromCSI(c *csi.VolumeCapability) Capability {
 	if m := c.GetMount(); m != nil {
 		out.FSType, out.MountFlags, out.Group = m.GetFsType(), m.GetMountFlags(), m.GetVolumeMountGroup()
 	}
-	return out
-}
-
-// ToCSI is the reverse of FromCSI.
-func (c Capability) ToCSI() *csi.VolumeCapability {
-	out := &csi.VolumeCapability{AccessMode: &csi.VolumeCapability_AccessMode{Mode: c.Mode}}
-	if c.Block {
-		out.AccessType = &csi.VolumeCapability_Block{Block: &csi.VolumeCapability_BlockVolume{}}
-		return out
-	}
-	out.AccessType = &csi.VolumeCapability_Mount{Mount: &csi.VolumeCapability_MountVolume{
-		FsType: c.FSType, MountFlags: c.MountFlags, VolumeMountGroup: c.Group,
-	}}
 	return out
 }
 
@@ -86,6 +77,12 @@ func MultiNode(m Mode) bool {
 		return true
 	}
 	return false
+}
+
+// SingleWriter reports whether the mode lets several nodes attach a volume, but
+// only one of them write.
+func SingleWriter(m Mode) bool {
+	return m == csi.VolumeCapability_AccessMode_MULTI_NODE_SINGLE_WRITER
 }
 
 // ReaderOnly reports whether the mode allows no writer at all.

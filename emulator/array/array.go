@@ -17,7 +17,6 @@ import (
 	"fmt"
 	"log/slog"
 	"sync"
-	"time"
 
 	"github.com/csiemu/csiemu/backends"
 	"github.com/csiemu/csiemu/internal/record"
@@ -69,10 +68,11 @@ type Array struct {
 	nodeKey   string
 	volumes   *catalog[*Volume]
 	snapshots *catalog[*Snapshot]
-
-	mu sync.Mutex
-	// nodes are the known nodes, attached counts their attachments.
+	mu        sync.Mutex
+	// nodes are the known nodes, present those of them that this process or a
+	// connected one serves; attached counts the attachments of each.
 	nodes    map[string]Node
+	present  map[string]bool
 	attached map[string]int64
 	// lingering are devices whose nodes are gone from the record and whose
 	// detaching failed; the next call for the volume tries again.
@@ -92,7 +92,7 @@ func Open(ctx context.Context, o Options) (*Array, error) {
 		backend: o.Backend, store: o.Store, holder: o.Holder, lock: o.Lock, log: o.Log,
 		pools: newPools(o.Pools, o.DefaultPool), topology: o.Topology, nodeKey: o.NodeTopologyKey,
 		volumes: newCatalog[*Volume](), snapshots: newCatalog[*Snapshot](),
-		nodes: map[string]Node{}, attached: map[string]int64{}, lingering: map[string]backends.Attachment{},
+		nodes: map[string]Node{}, present: map[string]bool{}, attached: map[string]int64{}, lingering: map[string]backends.Attachment{},
 	}
 	if err := a.recover(ctx); err != nil {
 		return nil, fmt.Errorf("open array: %w", err)
@@ -100,18 +100,23 @@ func Open(ctx context.Context, o Options) (*Array, error) {
 	return a, nil
 }
 
-// ID is the array's own id, part of every publish context.
-func (a *Array) ID() string { return a.id }
-
-// SetNode makes a node known, or changes what is known of it.
+// SetNode makes a node known and present, or changes what is known of it. Known
+// nodes keep their attachments; volumes are placed on present ones.
 func (a *Array) SetNode(ctx context.Context, n Node) error {
 	if err := a.store.Put(ctx, nodeKind, nodeRecordID(n.ID), n); err != nil {
 		return fmt.Errorf("record node %s: %w", n.ID, err)
 	}
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	a.nodes[n.ID] = n
+	a.nodes[n.ID], a.present[n.ID] = n, true
 	return nil
+}
+
+// NodeGone says that nobody serves a node any more. It stays known.
+func (a *Array) NodeGone(id string) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	delete(a.present, id)
 }
 
 // Volume returns a volume's record, or backends.ErrNotFound.
@@ -157,17 +162,6 @@ func (a *Array) bytesOf(v *Volume) backends.Volume {
 func (a *Array) bytesOfSnapshot(s *Snapshot) backends.Snapshot {
 	return backends.Snapshot{ID: s.ID, Dir: a.store.Path(snapshotKind, s.ID), Layout: s.Layout}
 }
-
-// undo runs a clean-up after a failure. It must happen even when the caller
-// has gone, but not hang for ever.
-func undo(ctx context.Context, f func(context.Context) error) error {
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), undoLimit)
-	defer cancel()
-	return f(ctx)
-}
-
-// undoLimit is far more than any clean-up takes.
-const undoLimit = time.Minute
 
 // newID makes an id that no other array ever makes.
 func newID(prefix string) string {

@@ -59,7 +59,7 @@ func (s *scripted) Snapshot(context.Context, backends.Volume, backends.Snapshot)
 	return s.do("snapshot")
 }
 
-func (s *scripted) SnapshotUsage(context.Context, backends.Volume) (backends.Usage, error) {
+func (s *scripted) Usage(context.Context, backends.Volume) (backends.Usage, error) {
 	return backends.Usage{AllocatedBytes: 4096}, nil
 }
 

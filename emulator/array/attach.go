@@ -9,6 +9,7 @@ import (
 
 	"github.com/csiemu/csiemu/backends"
 	"github.com/csiemu/csiemu/emulator/access"
+	"github.com/csiemu/csiemu/internal/undo"
 )
 
 // ArrayKey is the key of the array's id in publish contexts.
@@ -31,7 +32,7 @@ func (a *Array) Attach(ctx context.Context, volumeID string, want Attachment) (m
 			return nil, fmt.Errorf("attach volume %s to node %s: it is attached there as %s, readonly %t: %w",
 				volumeID, want.NodeID, have.Capability, have.ReadOnly, backends.ErrExists)
 		}
-		return a.connect(ctx, v)
+		return a.connect(ctx, v, want)
 	}
 	if err := a.admit(v, want); err != nil {
 		return nil, fmt.Errorf("attach volume %s to node %s: %w", volumeID, want.NodeID, err)
@@ -47,34 +48,40 @@ func (a *Array) Attach(ctx context.Context, volumeID string, want Attachment) (m
 	if next.Device == nil {
 		next.Device = &backends.Attachment{ID: newID("csiemu-"), ReadOnly: want.readsOnly()}
 	}
-	publishContext, err := a.connectNew(ctx, v, next)
+	publishContext, err := a.connectNew(ctx, v, next, want)
 	if err != nil {
-		a.uncountNode(want.NodeID)
 		return nil, fmt.Errorf("attach volume %s to node %s: %w", volumeID, want.NodeID, err)
 	}
 	return publishContext, nil
 }
 
-// connectNew records and makes the attachment that next has more than v.
-func (a *Array) connectNew(ctx context.Context, v, next *Volume) (map[string]string, error) {
+// connectNew records and makes the attachment t, which next has more than v and
+// which is counted already.
+func (a *Array) connectNew(ctx context.Context, v, next *Volume, t Attachment) (map[string]string, error) {
 	err := a.put(ctx, next)
 	if err == nil {
 		var publishContext map[string]string
-		if publishContext, err = a.connect(ctx, next); err == nil {
+		if publishContext, err = a.connect(ctx, next, t); err == nil {
 			return publishContext, nil
 		}
 	}
-	return nil, errors.Join(err, undo(ctx, func(ctx context.Context) error {
+	return nil, errors.Join(err, undo.Run(ctx, func(ctx context.Context) error {
 		if v.Device == nil {
 			if err := a.backend.Detach(ctx, a.bytesOf(next), *next.Device); err != nil {
 				return err
 			}
 		}
-		return a.put(ctx, v)
+		if err := a.put(ctx, v); err != nil {
+			return err
+		}
+		a.uncountNode(t.NodeID)
+		return nil
 	}))
 }
 
-func (a *Array) connect(ctx context.Context, v *Volume) (map[string]string, error) {
+// connect makes the device of v and returns the publish context of one of its
+// attachments.
+func (a *Array) connect(ctx context.Context, v *Volume, t Attachment) (map[string]string, error) {
 	publishContext, err := a.backend.Attach(ctx, a.bytesOf(v), *v.Device)
 	if err != nil {
 		return nil, err
@@ -84,6 +91,9 @@ func (a *Array) connect(ctx context.Context, v *Volume) (map[string]string, erro
 		publishContext = map[string]string{}
 	}
 	publishContext[ArrayKey] = a.id
+	if t.readsOnly() {
+		publishContext[access.ReadOnlyKey] = "true"
+	}
 	return publishContext, nil
 }
 
@@ -124,7 +134,7 @@ func (a *Array) admit(v *Volume, want Attachment) error {
 }
 
 func (t Attachment) singleWriter() bool {
-	return !t.ReadOnly && t.Capability.Mode.String() == "MULTI_NODE_SINGLE_WRITER"
+	return !t.ReadOnly && access.SingleWriter(t.Capability.Mode)
 }
 
 // Detach takes a volume away from a node, or from all nodes when nodeID is
@@ -139,12 +149,14 @@ func (a *Array) Detach(ctx context.Context, volumeID, nodeID string) error {
 	if len(next.Attachments) < len(v.Attachments) {
 		if len(next.Attachments) == 0 {
 			next.Device = nil
-			a.linger(v)
 		}
 		// The record comes first: a device that no record explains is freed at
 		// the next start.
 		if err := a.put(ctx, next); err != nil {
 			return fmt.Errorf("detach: %w", err)
+		}
+		if next.Device == nil {
+			a.linger(v)
 		}
 		for _, t := range v.Attachments {
 			if _, kept := next.attachment(t.NodeID); !kept {

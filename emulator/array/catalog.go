@@ -6,6 +6,7 @@ import (
 	"strconv"
 	"strings"
 	"sync"
+	"time"
 
 	"github.com/csiemu/csiemu/backends"
 )
@@ -37,11 +38,13 @@ func newCatalog[T object]() *catalog[T] {
 	return &catalog[T]{byID: map[string]T{}, byName: map[string]T{}}
 }
 
-// next gives out a sequence number.
+// next gives out a sequence number that is higher than all before. It follows
+// the clock, so that the number of a deleted object does not come back after a
+// restart, but never goes back with it.
 func (c *catalog[T]) next() uint64 {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	c.last++
+	c.last = max(c.last+1, uint64(time.Now().UnixNano()))
 	return c.last
 }
 

@@ -10,6 +10,7 @@ import (
 
 	"github.com/csiemu/csiemu/backends"
 	"github.com/csiemu/csiemu/emulator/access"
+	"github.com/csiemu/csiemu/internal/undo"
 )
 
 // CreateRequest asks for a volume.
@@ -42,7 +43,6 @@ func (a *Array) Create(ctx context.Context, req CreateRequest) (*Volume, error) 
 		return nil, fmt.Errorf("create volume %q: %w", v.Name, err)
 	}
 	if err := a.make(ctx, v, source); err != nil {
-		a.pools.release(v.Pool, v.Layout.SizeBytes)
 		return nil, fmt.Errorf("create volume %q: %w", v.Name, err)
 	}
 	return a.Volume(v.ID)
@@ -129,10 +129,11 @@ func sameContent(what string, have, want access.Types) error {
 	return nil
 }
 
-// make records, fills and commits a planned volume, or leaves nothing.
+// make records, fills and commits a planned volume for which space is reserved,
+// or leaves nothing.
 func (a *Array) make(ctx context.Context, v *Volume, src source) error {
 	if err := a.put(ctx, v); err != nil {
-		return errors.Join(err, undo(ctx, func(ctx context.Context) error { return a.forget(ctx, v) }))
+		return errors.Join(err, undo.Run(ctx, func(ctx context.Context) error { return a.forget(ctx, v) }))
 	}
 	err := a.fill(ctx, v, src)
 	if err == nil {
@@ -141,7 +142,7 @@ func (a *Array) make(ctx context.Context, v *Volume, src source) error {
 		err = a.put(ctx, ready)
 	}
 	if err != nil {
-		return errors.Join(err, undo(ctx, func(ctx context.Context) error { return a.erase(ctx, v) }))
+		return errors.Join(err, undo.Run(ctx, func(ctx context.Context) error { return a.erase(ctx, v) }))
 	}
 	return nil
 }
@@ -176,8 +177,8 @@ func (a *Array) compatible(v *Volume, req CreateRequest) error {
 		return differs("size", fmt.Sprint(size), fmt.Sprintf("%d to %d", req.RequiredBytes, req.LimitBytes))
 	case !maps.Equal(v.Parameters, req.Parameters):
 		return differs("set of parameters", fmt.Sprint(keys(v.Parameters)), fmt.Sprint(keys(req.Parameters)))
-	case !maps.Equal(v.MutableParameters, req.MutableParameters):
-		return differs("set of mutable parameters", fmt.Sprint(keys(v.MutableParameters)), fmt.Sprint(keys(req.MutableParameters)))
+	case len(req.MutableParameters) > 0:
+		return differs("set of mutable parameters", "none", fmt.Sprint(keys(req.MutableParameters)))
 	case v.Source != req.Source:
 		return differs("content source", fmt.Sprint(v.Source), fmt.Sprint(req.Source))
 	case !satisfies(v.Accessible, req.Requisite):

@@ -26,7 +26,6 @@ func (a *Array) Delete(ctx context.Context, id string) error {
 	if err := a.erase(ctx, deleting); err != nil {
 		return fmt.Errorf("delete: %w", err)
 	}
-	a.pools.release(v.Pool, v.Layout.SizeBytes)
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	delete(a.lingering, id)
@@ -41,12 +40,14 @@ func (a *Array) erase(ctx context.Context, v *Volume) error {
 	return a.forget(ctx, v)
 }
 
-// forget removes the record of a volume that has no bytes.
+// forget removes the record of a volume that has no bytes, and with it what was
+// reserved for it.
 func (a *Array) forget(ctx context.Context, v *Volume) error {
 	if err := a.store.Delete(ctx, volumeKind, v.ID); err != nil {
 		return fmt.Errorf("remove the record of volume %s: %w", v.ID, err)
 	}
 	a.volumes.remove(v)
+	a.pools.release(v.Pool, v.Layout.SizeBytes)
 	return nil
 }
 
@@ -64,10 +65,11 @@ func (a *Array) DeleteSnapshot(ctx context.Context, id string) error {
 	if err := a.eraseSnapshot(ctx, &deleting); err != nil {
 		return fmt.Errorf("delete: %w", err)
 	}
-	a.pools.release(s.Pool, s.ReservedBytes)
 	return nil
 }
 
+// eraseSnapshot removes the bytes of a snapshot, then its record and what was
+// reserved for it.
 func (a *Array) eraseSnapshot(ctx context.Context, s *Snapshot) error {
 	if err := a.backend.DeleteSnapshot(ctx, a.bytesOfSnapshot(s)); err != nil {
 		return fmt.Errorf("remove the bytes of snapshot %s: %w", s.ID, err)
@@ -76,6 +78,7 @@ func (a *Array) eraseSnapshot(ctx context.Context, s *Snapshot) error {
 		return fmt.Errorf("remove the record of snapshot %s: %w", s.ID, err)
 	}
 	a.snapshots.remove(s)
+	a.pools.release(s.Pool, s.ReservedBytes)
 	return nil
 }
 

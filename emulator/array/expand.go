@@ -2,6 +2,7 @@ package array
 
 import (
 	"context"
+	"errors"
 	"fmt"
 
 	"github.com/csiemu/csiemu/backends"
@@ -20,6 +21,9 @@ func (a *Array) Expand(ctx context.Context, id string, requiredBytes, limitBytes
 		return nil, fmt.Errorf("expand volume %s: it has %d bytes, more than the limit of %d, and does not shrink: %w", id, have, limitBytes, backends.ErrOutOfRange)
 	}
 	if requiredBytes <= have {
+		if v.Growing {
+			return a.grow(ctx, v)
+		}
 		return v, nil
 	}
 	if len(v.Attachments) > 0 && !online {
@@ -55,6 +59,9 @@ func (a *Array) Expand(ctx context.Context, id string, requiredBytes, limitBytes
 // next call or start tries again.
 func (a *Array) grow(ctx context.Context, v *Volume) (*Volume, error) {
 	if err := a.backend.Grow(ctx, a.bytesOf(v)); err != nil {
+		if errors.Is(err, backends.ErrExhausted) {
+			err = fmt.Errorf("%v: %w", err, backends.ErrOutOfRange)
+		}
 		return nil, fmt.Errorf("expand volume %s: %w", v.ID, err)
 	}
 	grown := v.clone()

@@ -42,13 +42,13 @@ func (a *Array) uncountNode(nodeID string) {
 	}
 }
 
-// known returns the nodes that the array knows, in no order.
-func (a *Array) known() []Node {
+// served returns the nodes that are present, in no order.
+func (a *Array) served() []Node {
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	out := make([]Node, 0, len(a.nodes))
-	for _, n := range a.nodes {
-		out = append(out, n)
+	out := make([]Node, 0, len(a.present))
+	for id := range a.present {
+		out = append(out, a.nodes[id])
 	}
 	return out
 }

@@ -87,7 +87,7 @@ type Capacity struct {
 // Capacity says how much can be provisioned with a request's parameters and
 // file systems from a topology segment; nothing where no volume of that kind
 // can be made.
-func (a *Array) Capacity(_ context.Context, req backends.Request, segment map[string]string) (Capacity, error) {
+func (a *Array) Capacity(ctx context.Context, req backends.Request, segment map[string]string) (Capacity, error) {
 	pool, rest, err := a.pools.choose(req.Parameters)
 	if err != nil {
 		return Capacity{}, err
@@ -103,6 +103,14 @@ func (a *Array) Capacity(_ context.Context, req backends.Request, segment map[st
 		return Capacity{}, nil
 	}
 	available := a.pools.free(pool)
+	if smallest.Thick {
+		// What is taken at once cannot be more than the store has.
+		free, err := a.backend.FreeBytes(ctx)
+		if err != nil {
+			return Capacity{}, fmt.Errorf("ask the store of pool %q for its free space: %w", pool, err)
+		}
+		available = min(available, free)
+	}
 	c := Capacity{Available: available, Maximum: available, Minimum: smallest.SizeBytes}
 	if available < smallest.SizeBytes {
 		c.Maximum = 0

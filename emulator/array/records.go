@@ -38,11 +38,10 @@ type Volume struct {
 	Seq    uint64          `json:"seq"`
 	Layout backends.Layout `json:"layout"`
 	// Growing is set while the bytes may be shorter than the layout says.
-	Growing           bool                `json:"growing,omitempty"`
-	Pool              string              `json:"pool"`
-	Parameters        map[string]string   `json:"parameters,omitempty"`
-	MutableParameters map[string]string   `json:"mutableParameters,omitempty"`
-	Capabilities      []access.Capability `json:"capabilities"`
+	Growing      bool                `json:"growing,omitempty"`
+	Pool         string              `json:"pool"`
+	Parameters   map[string]string   `json:"parameters,omitempty"`
+	Capabilities []access.Capability `json:"capabilities"`
 	// Accessible are the topology segments from which the volume can be used;
 	// empty means from everywhere.
 	Accessible []map[string]string `json:"accessible,omitempty"`
@@ -109,9 +108,8 @@ type Snapshot struct {
 	Types access.Types `json:"types"`
 	Pool  string       `json:"pool"`
 	// ReservedBytes are what the snapshot takes from its pool: the bytes that
-	// were allocated at the cut.
-	ReservedBytes int64             `json:"reservedBytes"`
-	Parameters    map[string]string `json:"parameters,omitempty"`
+	// its source held just before the cut.
+	ReservedBytes int64 `json:"reservedBytes"`
 	// Accessible is the source's topology.
 	Accessible []map[string]string `json:"accessible,omitempty"`
 	// Created is the moment of the cut.

@@ -3,6 +3,7 @@ package array
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"log/slog"
 
@@ -57,9 +58,7 @@ func (a *Array) recover(ctx context.Context) error {
 		}
 		if err := a.eraseSnapshot(ctx, s); err != nil {
 			a.log.ErrorContext(ctx, "snapshot is not removed yet", "snapshot", s.ID, "state", s.State, "error", err)
-			continue
 		}
-		a.pools.release(s.Pool, s.ReservedBytes)
 	}
 	return nil
 }
@@ -69,11 +68,7 @@ func (a *Array) recover(ctx context.Context) error {
 func (a *Array) settle(ctx context.Context, v *Volume) error {
 	a.pools.adopt(v.Pool, v.Layout.SizeBytes)
 	if v.State != Ready {
-		if err := a.erase(ctx, v); err != nil {
-			return err
-		}
-		a.pools.release(v.Pool, v.Layout.SizeBytes)
-		return nil
+		return a.erase(ctx, v)
 	}
 	for _, t := range v.Attachments {
 		a.attached[t.NodeID]++
@@ -145,7 +140,14 @@ func load[T any](ctx context.Context, a *Array, kind string) ([]*T, error) {
 		return nil, fmt.Errorf("load %s: %w", kind, err)
 	}
 	for _, d := range damaged {
-		if !d.Orphan {
+		switch {
+		case errors.Is(d.Err, record.ErrNewer):
+			return nil, fmt.Errorf("load %s: %s; start the csiemu that wrote it, or give this one another state directory: %w", kind, d.Path, d.Err)
+		case errors.Is(d.Err, record.ErrDamaged) && d.MovedTo == "":
+			// Left in place it would look like something that no record
+			// explains, and be freed.
+			return nil, fmt.Errorf("load %s: set the damaged record at %s aside: %w", kind, d.Path, d.Err)
+		case !d.Orphan:
 			a.log.LogAttrs(ctx, slog.LevelError, "record set aside", slog.String("what", d.String()))
 			continue
 		}

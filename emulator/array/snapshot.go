@@ -8,6 +8,7 @@ import (
 
 	"github.com/csiemu/csiemu/backends"
 	"github.com/csiemu/csiemu/emulator/access"
+	"github.com/csiemu/csiemu/internal/undo"
 )
 
 // CreateSnapshot makes a snapshot of a volume, or returns the one that has the name
@@ -35,7 +36,7 @@ func (a *Array) CreateSnapshot(ctx context.Context, name, sourceID string, param
 	if err != nil {
 		return nil, fmt.Errorf("create snapshot %q: source %w", name, err)
 	}
-	usage, err := a.backend.SnapshotUsage(ctx, a.bytesOf(v))
+	usage, err := a.backend.Usage(ctx, a.bytesOf(v))
 	if err != nil {
 		return nil, fmt.Errorf("create snapshot %q: measure volume %s: %w", name, v.ID, err)
 	}
@@ -47,7 +48,6 @@ func (a *Array) CreateSnapshot(ctx context.Context, name, sourceID string, param
 		return nil, fmt.Errorf("create snapshot %q: %w", name, err)
 	}
 	if err := a.cut(ctx, v, s); err != nil {
-		a.pools.release(s.Pool, s.ReservedBytes)
 		return nil, fmt.Errorf("create snapshot %q: %w", name, err)
 	}
 	return a.Snapshot(s.ID)
@@ -68,16 +68,33 @@ func (a *Array) cut(ctx context.Context, v *Volume, s *Snapshot) error {
 		err = a.putSnapshot(ctx, &ready)
 	}
 	if err != nil {
-		return errors.Join(err, undo(ctx, func(ctx context.Context) error { return a.eraseSnapshot(ctx, s) }))
+		return errors.Join(err, undo.Run(ctx, func(ctx context.Context) error { return a.eraseSnapshot(ctx, s) }))
 	}
 	return nil
 }
 
+// errHeldTooLong says why a copy of a volume in use was given up.
+var errHeldTooLong = fmt.Errorf("writers cannot be held longer than %s; detach the volume first, or use a store with reflink (xfs, btrfs): %w",
+	backends.HoldLimit, backends.ErrPrecondition)
+
 // holding runs copy while the nodes keep the bytes of v still. All of them
 // share one kernel, so one that finds the file system held by another of them
 // has nothing left to do.
+//
+// A hold ends by itself after backends.HoldLimit, and what is copied later
+// would not be of one moment: a longer copy is backends.ErrPrecondition.
 func (a *Array) holding(ctx context.Context, v *Volume, copy func(context.Context) error) (err error) {
 	held := 0
+	if len(v.Attachments) > 0 {
+		limited, cancel := context.WithTimeoutCause(ctx, backends.HoldLimit, errHeldTooLong)
+		defer cancel()
+		defer func() {
+			if errors.Is(context.Cause(limited), errHeldTooLong) {
+				err = fmt.Errorf("copy volume %s while it is in use: %w", v.ID, errors.Join(errHeldTooLong, err))
+			}
+		}()
+		ctx = limited
+	}
 	for _, nodeID := range v.NodeIDs() {
 		release, holdErr := a.holder.Hold(ctx, nodeID, v.ID)
 		if held > 0 && errors.Is(holdErr, backends.ErrHeld) {
@@ -88,7 +105,7 @@ func (a *Array) holding(ctx context.Context, v *Volume, copy func(context.Contex
 		}
 		held++
 		defer func() {
-			err = errors.Join(err, undo(ctx, release))
+			err = errors.Join(err, undo.Run(ctx, release))
 		}()
 	}
 	return copy(ctx)

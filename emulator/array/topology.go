@@ -3,7 +3,6 @@ package array
 import (
 	"cmp"
 	"fmt"
-	"maps"
 	"slices"
 
 	"github.com/csiemu/csiemu/backends"
@@ -49,7 +48,7 @@ func (a *Array) place(requisite, preferred []map[string]string, src source) ([]m
 	if len(terms) == 0 {
 		terms = []map[string]string{{}}
 	}
-	nodes := a.known()
+	nodes := a.served()
 	slices.SortFunc(nodes, func(m, n Node) int { return cmp.Compare(m.ID, n.ID) })
 	for _, term := range terms {
 		for _, n := range nodes {
@@ -57,7 +56,7 @@ func (a *Array) place(requisite, preferred []map[string]string, src source) ([]m
 				continue
 			}
 			chosen := a.segmentOf(n, term)
-			if len(origin) == 0 || slices.ContainsFunc(origin, func(o map[string]string) bool { return maps.Equal(o, chosen) }) {
+			if len(origin) == 0 || slices.ContainsFunc(origin, func(o map[string]string) bool { return within(chosen, o) || within(o, chosen) }) {
 				return []map[string]string{chosen}, nil
 			}
 		}
@@ -81,7 +80,7 @@ func (a *Array) reachable(segment map[string]string) bool {
 	if !a.topology {
 		return true
 	}
-	return slices.ContainsFunc(a.known(), func(n Node) bool { return within(n.Topology, segment) })
+	return slices.ContainsFunc(a.served(), func(n Node) bool { return within(n.Topology, segment) })
 }
 
 // reachableFrom checks that a node lies where a volume is accessible from.

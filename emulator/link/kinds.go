@@ -12,7 +12,8 @@ import (
 )
 
 // kinds are the codes that carry the kinds of errors over the link. Unlike
-// CSI's, they tell lost data from other preconditions.
+// CSI's, they tell lost data and what is held already from other
+// preconditions.
 var kinds = map[codes.Code]error{
 	codes.InvalidArgument:    backends.ErrInvalid,
 	codes.NotFound:           backends.ErrNotFound,
@@ -21,6 +22,7 @@ var kinds = map[codes.Code]error{
 	codes.FailedPrecondition: backends.ErrPrecondition,
 	codes.DataLoss:           backends.ErrDataLoss,
 	codes.Aborted:            backends.ErrAborted,
+	codes.Unimplemented:      backends.ErrHeld,
 	codes.OutOfRange:         backends.ErrOutOfRange,
 	codes.Unavailable:        backends.ErrUnavailable,
 	codes.Canceled:           context.Canceled,
@@ -30,8 +32,13 @@ var kinds = map[codes.Code]error{
 // encode makes a status of an error, for the other side.
 func encode(err error) *status.Status {
 	s := status.Convert(rpc.Status(err))
-	if s.Code() == codes.FailedPrecondition && errors.Is(err, backends.ErrDataLoss) {
+	switch {
+	case s.Code() != codes.FailedPrecondition:
+		return s
+	case errors.Is(err, backends.ErrDataLoss):
 		return status.New(codes.DataLoss, s.Message())
+	case errors.Is(err, backends.ErrHeld):
+		return status.New(codes.Unimplemented, s.Message())
 	}
 	return s
 }

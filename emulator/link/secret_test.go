@@ -30,7 +30,7 @@ func TestShortSecretsAreRefused(t *testing.T) {
 func strict(t *testing.T, log *text) link.ServerOptions {
 	return link.ServerOptions{
 		Array: &array{errs: map[string]error{"": context.Canceled}}, Log: log.logger(),
-		Connected: func(n link.Node) { t.Errorf("node %s was let in", n.ID) },
+		Connected: func(n link.Node) error { t.Errorf("node %s was let in", n.ID); return nil },
 	}
 }
 

@@ -63,7 +63,9 @@ type ServerOptions struct {
 	// each may be nil. For one node they are called in turns, for several
 	// nodes at once. The node waits for Connected before it counts itself as
 	// connected.
-	Connected, Disconnected func(Node)
+	// An error of Connected ends the session.
+	Connected    func(Node) error
+	Disconnected func(Node)
 }
 
 // Server is the array's end of all links. Its methods are safe for concurrent

@@ -92,7 +92,9 @@ func (s *Server) run(n *session) error {
 		defer func() { s.o.Disconnected(n.node) }()
 	}
 	if s.o.Connected != nil {
-		s.o.Connected(n.node)
+		if err := s.o.Connected(n.node); err != nil {
+			return fmt.Errorf("begin a session of node %s: %w", n.node.ID, err)
+		}
 	}
 	n.send(&linkpb.FromArray{Kind: &linkpb.FromArray_Welcome{Welcome: &linkpb.Welcome{}}})
 	log.LogAttrs(n.ctx, slog.LevelInfo, "node connected", slog.Int("staged", len(n.node.Staged)))

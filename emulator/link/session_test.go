@@ -22,7 +22,7 @@ func TestNodesComeAndGo(t *testing.T) {
 	t.Parallel()
 	var seen events
 	o := link.ServerOptions{
-		Connected:    func(n link.Node) { seen.add("+%s %v %v", n.ID, n.Topology, n.Staged) },
+		Connected:    func(n link.Node) error { seen.add("+%s %v %v", n.ID, n.Topology, n.Staged); return nil },
 		Disconnected: func(n link.Node) { seen.add("-%s", n.ID) },
 	}
 	s := serve(t, socket(t), o)
@@ -104,7 +104,7 @@ func TestADeadSessionIsReplaced(t *testing.T) {
 	t.Parallel()
 	var seen events
 	s := serve(t, socket(t), link.ServerOptions{
-		Connected:    func(n link.Node) { seen.add("+%v", n.Staged) },
+		Connected:    func(n link.Node) error { seen.add("+%v", n.Staged); return nil },
 		Disconnected: func(n link.Node) { seen.add("-%v", n.Staged) },
 	})
 	dead := silentNode(t, s)
@@ -138,7 +138,7 @@ func TestASessionNeedsAnIntroduction(t *testing.T) {
 func TestAPanicInACallbackEndsOnlyThatSession(t *testing.T) {
 	t.Parallel()
 	var once sync.Once
-	s := serve(t, socket(t), link.ServerOptions{Connected: func(link.Node) { once.Do(func() { panic("first time") }) }})
+	s := serve(t, socket(t), link.ServerOptions{Connected: func(link.Node) error { once.Do(func() { panic("first time") }); return nil }})
 	c := client(t, link.ClientOptions{Endpoint: s.endpoint})
 	run(t, c, newLocal())
 	ready(t, c)

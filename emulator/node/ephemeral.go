@@ -8,6 +8,7 @@ import (
 
 	"github.com/csiemu/csiemu/backends"
 	"github.com/csiemu/csiemu/emulator/access"
+	"github.com/csiemu/csiemu/internal/undo"
 )
 
 // EphemeralRequest is a NodePublishVolume of an inline volume, which the node
@@ -34,6 +35,9 @@ func (n *Node) publishEphemeral(ctx context.Context, req EphemeralRequest) error
 	if !ok {
 		return fmt.Errorf("this driver's volumes outlive their pods; use a claim: %w", backends.ErrInvalid)
 	}
+	if req.Capability.Block {
+		return fmt.Errorf("inline volumes are file systems: %w", backends.ErrInvalid)
+	}
 	want := Target{Path: req.Path, ReadOnly: req.ReadOnly, Capability: req.Capability}
 	v, ok := n.get(req.VolumeID)
 	if ok && !v.Ephemeral {
@@ -58,7 +62,7 @@ func (n *Node) publishEphemeral(ctx context.Context, req EphemeralRequest) error
 		return err
 	}
 	if err := n.bind(ctx, v, want); err != nil {
-		return errors.Join(err, n.removeEphemeral(context.WithoutCancel(ctx), v))
+		return errors.Join(err, undo.Run(ctx, func(ctx context.Context) error { return n.removeUnused(ctx, v.ID) }))
 	}
 	return nil
 }
@@ -85,7 +89,7 @@ func (n *Node) makeEphemeral(ctx context.Context, backend backends.EphemeralNode
 		err = n.put(ctx, whole)
 	}
 	if err != nil {
-		return nil, errors.Join(err, n.removeEphemeral(context.WithoutCancel(ctx), v))
+		return nil, errors.Join(err, undo.Run(ctx, func(ctx context.Context) error { return n.removeEphemeral(ctx, v) }))
 	}
 	return whole, nil
 }

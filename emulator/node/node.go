@@ -45,7 +45,7 @@ type Options struct {
 	Array   Array
 	// Store keeps the records; StageDir is a directory of the node's own for
 	// volumes that are published without having been staged, and for inline
-	// volumes. It is empty where the store has no directories.
+	// volumes.
 	Store    record.Store
 	StageDir string
 	// Attaches says that callers attach with ControllerPublishVolume, Stages
@@ -101,15 +101,15 @@ func Open(ctx context.Context, o Options) (*Node, error) {
 		if !v.Held {
 			continue
 		}
-		if err := n.let(ctx, v); err != nil {
-			return nil, fmt.Errorf("open node %s: volume %s is held still by a process that is gone: %w", n.Name, v.ID, err)
+		if err := n.endHold(ctx, v); err != nil {
+			n.Log.ErrorContext(ctx, "writers of a volume are still held by a process that is gone", "volume", v.ID, "error", err)
 		}
 	}
 	return n, nil
 }
 
-// let ends a hold that a killed process left.
-func (n *Node) let(ctx context.Context, v *Volume) error {
+// endHold ends a hold that a killed process left.
+func (n *Node) endHold(ctx context.Context, v *Volume) error {
 	if err := n.Backend.Recover(ctx, v.Staged); err != nil {
 		return err
 	}

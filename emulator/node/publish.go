@@ -11,6 +11,7 @@ import (
 
 	"github.com/csiemu/csiemu/backends"
 	"github.com/csiemu/csiemu/emulator/access"
+	"github.com/csiemu/csiemu/internal/undo"
 )
 
 // PublishRequest is a NodePublishVolume.
@@ -41,6 +42,14 @@ func (n *Node) publish(ctx context.Context, req PublishRequest) error {
 			return err
 		}
 	}
+	err := n.publishStaged(ctx, req)
+	if err != nil && !n.Stages {
+		err = errors.Join(err, undo.Run(ctx, func(ctx context.Context) error { return n.removeUnused(ctx, req.VolumeID) }))
+	}
+	return err
+}
+
+func (n *Node) publishStaged(ctx context.Context, req PublishRequest) error {
 	v, err := n.usable(ctx, req)
 	if err != nil {
 		return err
@@ -108,7 +117,8 @@ func (n *Node) admit(v *Volume, want Target) error {
 		switch {
 		case have.Path == want.Path && !have.same(want):
 			return fmt.Errorf("it is published at %q as %s, readonly %t: %w", have.Path, have.Capability, have.ReadOnly, backends.ErrExists)
-		case have.Path == want.Path, access.MultiTarget(want.Capability.Mode), n.SharedSingleNode:
+		case have.Path == want.Path, n.SharedSingleNode:
+		case access.MultiTarget(want.Capability.Mode) && access.MultiTarget(have.Capability.Mode):
 		default:
 			return fmt.Errorf("it is published at %q, and %s allows one target only: %w", have.Path, want.Capability.Mode, backends.ErrPrecondition)
 		}
@@ -132,7 +142,7 @@ func (n *Node) bind(ctx context.Context, v *Volume, want Target) error {
 		Path: want.Path, ReadOnly: want.ReadOnly || v.ReadOnly, MountFlags: want.Capability.MountFlags,
 	})
 	if err != nil {
-		return errors.Join(err, n.put(context.WithoutCancel(ctx), without(next, want.Path)))
+		return errors.Join(err, undo.Run(ctx, func(ctx context.Context) error { return n.put(ctx, without(next, want.Path)) }))
 	}
 	return nil
 }
@@ -151,10 +161,13 @@ func (n *Node) Unpublish(ctx context.Context, volumeID, path string) error {
 	if !ok {
 		return nil
 	}
-	if _, ok := v.target(path); !ok {
-		return nil
+	var err error
+	if _, ok := v.target(path); ok {
+		err = n.unpublish(ctx, v, path)
+	} else {
+		err = n.removeUnused(ctx, volumeID)
 	}
-	if err := n.unpublish(ctx, v, path); err != nil {
+	if err != nil {
 		return fmt.Errorf("unpublish volume %s at %q on node %s: %w", volumeID, path, n.Name, err)
 	}
 	return nil
@@ -164,12 +177,24 @@ func (n *Node) unpublish(ctx context.Context, v *Volume, path string) error {
 	if err := n.Backend.Unpublish(ctx, v.Staged, path); err != nil {
 		return err
 	}
-	next := without(v, path)
-	switch {
-	case v.Ephemeral && len(next.Targets) == 0:
-		return n.removeEphemeral(ctx, next)
-	case !n.Stages && len(next.Targets) == 0:
-		return n.unstage(ctx, next)
+	if err := n.put(ctx, without(v, path)); err != nil {
+		return err
 	}
-	return n.put(ctx, next)
+	return n.removeUnused(ctx, v.ID)
+}
+
+// removeUnused takes away a volume that lives as long as its publications, and
+// has none: an inline one, or one that nobody else stages. A process that was
+// killed between staging and publishing leaves such a volume too.
+func (n *Node) removeUnused(ctx context.Context, volumeID string) error {
+	v, ok := n.get(volumeID)
+	switch {
+	case !ok || len(v.Targets) > 0:
+		return nil
+	case v.Ephemeral:
+		return n.removeEphemeral(ctx, v)
+	case !n.Stages:
+		return n.unstage(ctx, v)
+	}
+	return nil
 }

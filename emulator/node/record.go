@@ -23,7 +23,8 @@ type Volume struct {
 	StagingPath string            `json:"stagingPath"`
 	Whole       bool              `json:"whole,omitempty"`
 	Staged      backends.Staged   `json:"staged,omitzero"`
-	// ReadOnly is true when the volume was attached for reading only.
+	// ReadOnly is true when the volume was attached to this node for reading
+	// only, or its access mode knows no writers.
 	ReadOnly bool `json:"readOnly,omitempty"`
 	// Local is set where the node attached the volume by itself.
 	Local bool `json:"local,omitempty"`

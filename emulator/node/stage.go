@@ -4,10 +4,10 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"time"
 
 	"github.com/csiemu/csiemu/backends"
 	"github.com/csiemu/csiemu/emulator/access"
+	"github.com/csiemu/csiemu/internal/undo"
 )
 
 // StageRequest is a NodeStageVolume.
@@ -39,9 +39,19 @@ func (n *Node) stagedAlready(ctx context.Context, v *Volume, req StageRequest) (
 	refuse := func(what string, kind error) (bool, error) {
 		return false, fmt.Errorf("stage volume %s on node %s: %s: %w", v.ID, n.Name, what, kind)
 	}
+	staged := v.Whole
+	if v.Whole && !v.Ephemeral {
+		// After a reboot the record is all that is left.
+		var err error
+		if staged, err = n.Backend.IsStaged(ctx, v.Staged); err != nil {
+			return refuse("ask the kernel", err)
+		}
+	}
 	switch {
 	case v.Ephemeral:
 		return refuse("an inline volume has that id", backends.ErrPrecondition)
+	case v.Whole && !staged:
+		return false, nil
 	case v.StagingPath != req.Path && v.Whole:
 		return refuse(fmt.Sprintf("it is staged at %q; unstage it there first", v.StagingPath), backends.ErrPrecondition)
 	case !v.Capability.Same(req.Capability) && v.Whole:
@@ -54,18 +64,14 @@ func (n *Node) stagedAlready(ctx context.Context, v *Volume, req StageRequest) (
 		}
 		return false, n.Unstage(ctx, v.ID, v.StagingPath)
 	}
-	staged, err := n.Backend.IsStaged(ctx, v.Staged)
-	if err != nil {
-		return refuse("ask the kernel", err)
-	}
-	return staged, nil
+	return true, nil
 }
 
 // stage records, attaches where callers don't, and stages.
 func (n *Node) stage(ctx context.Context, req StageRequest) error {
 	v := &Volume{
 		ID: req.VolumeID, Capability: req.Capability, StagingPath: req.Path, Local: !n.Attaches,
-		ReadOnly: access.ReaderOnly(req.Capability.Mode),
+		ReadOnly: access.ReaderOnly(req.Capability.Mode) || req.PublishContext[access.ReadOnlyKey] == "true",
 		Staged:   backends.Staged{VolumeID: req.VolumeID, Path: req.Path, Block: req.Capability.Block},
 	}
 	if old, ok := n.get(req.VolumeID); ok {
@@ -113,12 +119,18 @@ func (n *Node) explain(ctx context.Context, id string, notFound error) error {
 	return fmt.Errorf("%v: %w", notFound, backends.ErrPrecondition)
 }
 
-// undoStage takes back what a failed attempt did, even when the caller has
-// gone.
+// undoStage takes back what a failed attempt did. Targets of before, which may
+// still be mounted, stay on record.
 func (n *Node) undoStage(ctx context.Context, v *Volume) error {
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), time.Minute)
-	defer cancel()
-	return n.unstage(ctx, v)
+	return undo.Run(ctx, func(ctx context.Context) error {
+		if err := n.unmount(ctx, v); err != nil {
+			return err
+		}
+		if len(v.Targets) > 0 {
+			return n.put(ctx, v)
+		}
+		return n.forget(ctx, v.ID)
+	})
 }
 
 // Unstage undoes Stage. A volume that is not staged is no error; one that is
@@ -128,7 +140,7 @@ func (n *Node) Unstage(ctx context.Context, volumeID, path string) error {
 	if !ok || v.Ephemeral || v.StagingPath != path {
 		return nil
 	}
-	if err := n.dropGoneTargets(ctx, v); err != nil {
+	if err := n.checkUnpublished(ctx, v); err != nil {
 		return fmt.Errorf("unstage volume %s on node %s: %w", volumeID, n.Name, err)
 	}
 	if err := n.unstage(ctx, v); err != nil {
@@ -137,9 +149,9 @@ func (n *Node) Unstage(ctx context.Context, volumeID, path string) error {
 	return nil
 }
 
-// dropGoneTargets refuses to unstage a volume that the kernel still shows at a
+// checkUnpublished refuses to unstage a volume that the kernel still shows at a
 // target. Targets that went with a reboot don't count.
-func (n *Node) dropGoneTargets(ctx context.Context, v *Volume) error {
+func (n *Node) checkUnpublished(ctx context.Context, v *Volume) error {
 	for _, t := range v.Targets {
 		published, err := n.Backend.IsPublished(ctx, v.Staged, t.Path)
 		if err != nil {
@@ -153,6 +165,14 @@ func (n *Node) dropGoneTargets(ctx context.Context, v *Volume) error {
 }
 
 func (n *Node) unstage(ctx context.Context, v *Volume) error {
+	if err := n.unmount(ctx, v); err != nil {
+		return err
+	}
+	return n.forget(ctx, v.ID)
+}
+
+// unmount takes a staged volume away and leaves its record.
+func (n *Node) unmount(ctx context.Context, v *Volume) error {
 	if err := n.Backend.Unstage(ctx, v.Staged); err != nil {
 		// Nothing was ever mounted on a path that is refused.
 		if v.Whole || !errors.Is(err, backends.ErrInvalid) {
@@ -166,10 +186,8 @@ func (n *Node) unstage(ctx context.Context, v *Volume) error {
 			return err
 		}
 	}
-	if !n.Stages {
-		if err := removeOwnDir(n.ownDir(v.ID)); err != nil {
-			return err
-		}
+	if n.Stages {
+		return nil
 	}
-	return n.forget(ctx, v.ID)
+	return removeOwnDir(n.ownDir(v.ID))
 }

@@ -4,8 +4,10 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"time"
 
 	"github.com/csiemu/csiemu/backends"
+	"github.com/csiemu/csiemu/internal/undo"
 )
 
 // Stats reports on a volume at its staging path or at one of its targets.
@@ -56,6 +58,9 @@ func (n *Node) at(ctx context.Context, volumeID, path string) (*Volume, error) {
 // size in bytes.
 func (n *Node) Expand(ctx context.Context, volumeID, path string, limitBytes int64) (int64, error) {
 	v, err := n.at(ctx, volumeID, path)
+	if err == nil && limitBytes > 0 {
+		err = n.checkLimit(ctx, v, limitBytes)
+	}
 	if err != nil {
 		return 0, fmt.Errorf("expand volume %s on node %s: %w", volumeID, n.Name, err)
 	}
@@ -68,10 +73,17 @@ func (n *Node) Expand(ctx context.Context, volumeID, path string, limitBytes int
 	if err != nil {
 		return 0, fmt.Errorf("expand volume %s on node %s: %w", volumeID, n.Name, err)
 	}
-	if limitBytes > 0 && size > limitBytes {
-		return 0, fmt.Errorf("expand volume %s on node %s: it has %d bytes, more than the limit of %d: %w", volumeID, n.Name, size, limitBytes, backends.ErrOutOfRange)
-	}
 	return size, nil
+}
+
+// checkLimit refuses to grow what lies on a volume that is larger than allowed.
+// While the array is away nobody knows, and the device decides.
+func (n *Node) checkLimit(ctx context.Context, v *Volume, limitBytes int64) error {
+	size, err := n.Array.SizeOf(ctx, v.ID)
+	if err == nil && size > limitBytes {
+		return fmt.Errorf("it has %d bytes, more than the limit of %d: %w", size, limitBytes, backends.ErrOutOfRange)
+	}
+	return nil
 }
 
 // currentSize is the size of a volume that has no device to tell it: what the
@@ -87,10 +99,25 @@ func (n *Node) currentSize(ctx context.Context, v *Volume) int64 {
 	return size
 }
 
+// holdPatience is how long a hold waits for another call on the volume. That
+// call may itself be waiting for the array, which has the volume locked for the
+// snapshot, so that one of the two has to give up.
+const holdPatience = 2 * time.Second
+
+func (n *Node) lockToHold(ctx context.Context, volumeID string) (unlock func(), err error) {
+	waiting, cancel := context.WithTimeout(ctx, holdPatience)
+	defer cancel()
+	unlock, err = n.Lock(waiting, volumeID)
+	if err != nil && ctx.Err() == nil {
+		return nil, fmt.Errorf("another call for the volume is under way on node %s: %w", n.Name, backends.ErrAborted)
+	}
+	return unlock, err
+}
+
 // Hold keeps the bytes of a volume still until the release is called. A volume
 // that is not staged is still by itself.
 func (n *Node) Hold(ctx context.Context, volumeID string) (release func(context.Context) error, err error) {
-	unlock, err := n.Lock(ctx, volumeID)
+	unlock, err := n.lockToHold(ctx, volumeID)
 	if err != nil {
 		return nil, err
 	}
@@ -118,7 +145,7 @@ func (n *Node) Hold(ctx context.Context, volumeID string) (release func(context.
 	}
 	let, err := n.Backend.Hold(ctx, v.Staged, v.writable())
 	if err != nil {
-		return nil, errors.Join(err, n.put(context.WithoutCancel(ctx), v))
+		return nil, errors.Join(err, undo.Run(ctx, func(ctx context.Context) error { return n.put(ctx, v) }))
 	}
 	return func(ctx context.Context) error {
 		defer unlock()

@@ -27,6 +27,7 @@ var kinds = []struct {
 	{backends.ErrExhausted, codes.ResourceExhausted},
 	{backends.ErrPrecondition, codes.FailedPrecondition},
 	{backends.ErrDataLoss, codes.FailedPrecondition},
+	{backends.ErrHeld, codes.FailedPrecondition},
 	{kernel.ErrNotSupported, codes.FailedPrecondition},
 	{backends.ErrAborted, codes.Aborted},
 	{backends.ErrOutOfRange, codes.OutOfRange},

@@ -15,18 +15,26 @@ import (
 // listener is closed. Calls under way may end by themselves within grace; then
 // their contexts end, and Serve waits until their methods have returned (with
 // no grace at all only if the server was made with grpc.WaitForHandlers).
-// Connections on which nobody has said anything are closed
-// at once: gRPC would wait for them for up to two minutes, and one may come
-// from a mere probe of the socket.
+//
+// Connections on which nobody has said anything are closed at once: gRPC would
+// wait for them for up to two minutes, and one may come from a mere probe of
+// the socket.
 func Serve(ctx context.Context, s *grpc.Server, l net.Listener, grace time.Duration) error {
 	t := &tracker{Listener: l, conns: map[*tracked]struct{}{}}
-	ended := make(chan error, 1)
-	go func() { ended <- s.Serve(t) }()
+	var failed error
+	ended := make(chan struct{})
+	go func() {
+		defer close(ended)
+		failed = s.Serve(t)
+	}()
 	select {
-	case err := <-ended:
+	case <-ended:
 		t.close(false)
 		s.Stop()
-		return fmt.Errorf("serve %s: %w", l.Addr(), err)
+		if failed == nil { // somebody else stopped the server
+			return nil
+		}
+		return fmt.Errorf("serve %s: %w", l.Addr(), failed)
 	case <-ctx.Done():
 	}
 	stopped := make(chan struct{})
@@ -46,7 +54,7 @@ func Serve(ctx context.Context, s *grpc.Server, l net.Listener, grace time.Durat
 	t.close(false)
 	s.Stop()
 	<-stopped
-	_ = <-ended // that it was stopped
+	<-ended
 	return nil
 }
 

@@ -65,11 +65,11 @@ func register(name string, open func(dir string) (backends.Backend, error), acce
 		gomega.Expect(err).NotTo(gomega.HaveOccurred())
 		config.Address = "unix://" + filepath.Join(dir, "csi.sock")
 		config.TargetPath, config.StagingPath = filepath.Join(dir, "target"), filepath.Join(dir, "staging")
-		listeners, err := e.Listen(context.Background(), config.Address)
+		listeners, err := emulator.Listen(context.Background(), config.Address)
 		gomega.Expect(err).NotTo(gomega.HaveOccurred())
 		ctx, cancel := context.WithCancel(context.Background())
 		served := make(chan error, 1)
-		go func() { served <- listeners.Serve(ctx) }()
+		go func() { served <- e.ServeOn(ctx, listeners) }()
 		stop = func() {
 			cancel()
 			gomega.Expect(<-served).To(gomega.Succeed())

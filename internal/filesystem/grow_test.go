@@ -77,7 +77,13 @@ func TestGrowMounted(t *testing.T) {
 		fs       filesystem.Type
 		from, to int64
 	}{
+		// Those with the smallest journals.
+		{filesystem.Ext4, 2 * mebibyte, 64 * mebibyte},
 		{filesystem.Ext4, 16 * mebibyte, 64 * mebibyte},
+		{filesystem.Ext4, 16 * mebibyte, gibibyte},
+		{filesystem.Ext4, 31 * mebibyte, gibibyte},
+		{filesystem.Ext4, 32 * mebibyte, gibibyte},
+		{filesystem.Ext4, 511 * mebibyte, 2*gibibyte + 4096},
 		{filesystem.Ext4, gibibyte, 10 * gibibyte},
 		{filesystem.XFS, 300 * mebibyte, gibibyte},
 		{filesystem.XFS, 300 * mebibyte, 300*mebibyte + 4096},

@@ -185,7 +185,7 @@ func TestTemplatesAreBoundedInBytes(t *testing.T) {
 	needType(t, filesystem.Ext4)
 	maker := filesystem.NewMaker(filesystem.Options{MaxBytes: bound})
 	for i := range int64(6) {
-		_, err := maker.Ranges(t.Context(), filesystem.Ext4, (16+i)*mebibyte, 512)
+		_, err := maker.Ranges(t.Context(), filesystem.Ext4, (64+i)*mebibyte, 512)
 		require.NoError(t, err)
 		count, bytes := maker.Kept()
 		require.LessOrEqual(t, bytes, int64(bound))
@@ -203,11 +203,11 @@ func TestTemplatesAreBoundedInBytes(t *testing.T) {
 func TestTemplatesInUseAreKept(t *testing.T) {
 	dir := countRuns(t, "mkfs.ext4")
 	maker := filesystem.NewMaker(filesystem.Options{MaxBytes: 700 * kibibyte})
-	for _, size := range []int64{16, 17, 16, 18, 16, 17, 16} { // in MiB; two fit
+	for _, size := range []int64{64, 65, 64, 66, 64, 65, 64} { // in MiB; two fit
 		_, err := maker.Ranges(t.Context(), filesystem.Ext4, size*mebibyte, 512)
 		require.NoError(t, err)
 	}
-	require.Equal(t, 4, runs(t, dir), "16, 17, 18 and again 17")
+	require.Equal(t, 4, runs(t, dir), "64, 65, 66 and again 65")
 }
 
 // A directory on any file system will do, and nothing is ever to be seen in it.

@@ -129,6 +129,12 @@ func extArguments(s shape) []string {
 	// Group descriptors are reserved for growth to this size. mke2fs would
 	// reserve for 1024 times the size, most of what it writes.
 	limit := max(100*gibibyte, 16*s.size)
+	if block == 1024 && s.size < 32*mebibyte {
+		// The kernel puts all that is reserved into one transaction when it
+		// grows the file system, and one of the smallest journal (1024 blocks)
+		// does not take the 256 blocks that this would be: ENOSPC. This is 128.
+		limit = 16 * gibibyte
+	}
 	return []string{
 		"-F", "-q",
 		"-b", strconv.FormatInt(block, 10),

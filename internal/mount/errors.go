@@ -18,7 +18,7 @@ var (
 	// of, is in use. It is a backends.ErrPrecondition.
 	ErrBusy = fmt.Errorf("%w: in use", backends.ErrPrecondition)
 	// ErrDead is returned when what serves the file system at a path has gone
-	// (ENOTCONN, ESTALE, EHOSTDOWN), or has shut it down after an error (EIO).
+	// (ENOTCONN, ECONNABORTED, ESTALE, EHOSTDOWN), or has shut it down after an error (EIO).
 	// Detach takes such a mount away. It is a backends.ErrPrecondition.
 	ErrDead = fmt.Errorf("%w: file system is dead", backends.ErrPrecondition)
 )
@@ -35,6 +35,8 @@ func isDead(err error) bool {
 func classified(err error) error {
 	kind := error(nil)
 	switch {
+	case err == nil:
+		return nil
 	case errors.Is(err, unix.EBUSY):
 		kind = ErrBusy
 	case errors.Is(err, unix.ENOENT), errors.Is(err, unix.ENOTDIR):

@@ -14,19 +14,31 @@ import (
 	"github.com/csiemu/csiemu/internal/kernel"
 )
 
-// An fsContext is the kernel's file system context (fsopen): the parameters of
-// a mount to be, and a log of what was wrong with them.
-type fsContext struct{ fd int }
+// An fsContext is the kernel's file system context: the parameters of a mount to
+// be, and a log of what was wrong with them. Once the file system is made it
+// keeps that alive, and so does every copy of it.
+type fsContext struct {
+	fd    int
+	forks forkWatch
+}
 
-// openContext opens a context whose copies in forked children the watch covers:
-// the superblock that it will hold lives as long as they do.
-func openContext(fsType string, watch forkWatch) (c fsContext, err error) {
+// newContext takes the context that open (fsopen or fspick) opens.
+func newContext(open func() (int, error)) (c fsContext, err error) {
 	err = withoutFork(func() (err error) {
-		if c.fd, err = unix.Fsopen(fsType, unix.FSOPEN_CLOEXEC); err == nil {
-			c.fd, err = watch.cover(c.fd)
+		if c.fd, err = open(); err != nil {
+			return err
+		}
+		if c.forks, err = watchForks(c.fd); err != nil {
+			_ = unix.Close(c.fd)
 		}
 		return err
 	})
+	return c, err
+}
+
+// openContext opens a context for a new file system.
+func openContext(fsType string) (fsContext, error) {
+	c, err := newContext(func() (int, error) { return unix.Fsopen(fsType, unix.FSOPEN_CLOEXEC) })
 	switch {
 	case errors.Is(err, unix.ENODEV):
 		return fsContext{}, &kernel.NotSupportedError{
@@ -40,7 +52,21 @@ func openContext(fsType string, watch forkWatch) (c fsContext, err error) {
 	return c, nil
 }
 
-func (c fsContext) close() { _ = unix.Close(c.fd) }
+// close closes the context. The file system goes now unless it is mounted, or
+// when the last child has closed its copy.
+func (c fsContext) close() {
+	_ = unix.Close(c.fd)
+	c.forks.abandon()
+}
+
+// closeAlone closes the context of a file system that is mounted, when no child
+// has a copy any more: who unmounts it then is the last that holds it.
+func (c fsContext) closeAlone() {
+	_ = withoutFork(func() error {
+		c.forks.await()
+		return unix.Close(c.fd)
+	})
+}
 
 // create makes the file system of source with the options.
 func (c fsContext) create(source string, o Options) error {

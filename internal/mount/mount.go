@@ -33,11 +33,6 @@ func Mount(ctx context.Context, source, target, fsType string, o Options) error 
 }
 
 func mountOn(ctx context.Context, source, target, fsType string, o Options) error {
-	watch, err := watchForks()
-	if err != nil {
-		return err
-	}
-	defer watch.await(ctx) //nolint:errcheck // what was done is done
 	l, err := openPlace(target)
 	if err != nil {
 		return err
@@ -49,27 +44,35 @@ func mountOn(ctx context.Context, source, target, fsType string, o Options) erro
 	} else if !isDir {
 		return fmt.Errorf("target is not a directory: %w", backends.ErrExists)
 	}
-	c, err := createdContext(ctx, source, fsType, o, watch)
+	c, err := createdContext(ctx, source, fsType, o)
 	if err != nil {
 		return err
 	}
-	defer c.close()
-	if err := ctx.Err(); err != nil {
+	if err = ctx.Err(); err == nil {
+		err = withoutFork(func() error { return c.mountOn(l, o) })
+	}
+	if err != nil {
+		c.close()
 		return err
 	}
-	return withoutFork(func() error {
-		mnt, err := c.mount(o)
-		if err != nil {
-			return err
-		}
-		defer unix.Close(mnt)
-		return attach(mnt, l)
-	})
+	c.closeAlone()
+	return nil
+}
+
+// mountOn mounts the created file system.
+func (c fsContext) mountOn(l place, o Options) error {
+	mnt, err := c.mount(o)
+	if err != nil {
+		return err
+	}
+	defer unix.Close(mnt)
+	return attach(mnt, l)
 }
 
 // Replay mounts the file system of source where nobody can see it and unmounts
 // it again, so that its journal is replayed. It returns the errors of Mount that
-// concern the source and the options. The device is released when it returns.
+// concern the source and the options. The device is released when it returns nil;
+// ErrBusy is returned when it is mounted, or used exclusively, elsewhere.
 func Replay(ctx context.Context, source, fsType string, o Options) error {
 	if err := replay(ctx, source, fsType, o); err != nil {
 		return fmt.Errorf("replay %s on %s: %w", fsType, source, err)
@@ -78,25 +81,35 @@ func Replay(ctx context.Context, source, fsType string, o Options) error {
 }
 
 func replay(ctx context.Context, source, fsType string, o Options) error {
-	watch, err := watchForks()
+	// The kernel replays while it makes the file system. With no mount of it, the
+	// context is all that holds it.
+	c, err := createdContext(ctx, source, fsType, o)
 	if err != nil {
 		return err
 	}
-	// The kernel replays while it makes the file system. With no mount of it, the
-	// last descriptor of the context is the last that holds it.
-	c, err := createdContext(ctx, source, fsType, o, watch)
+	c.close()
+	return classified(patiently(ctx, func() error { return withoutFork(func() error { return claim(source) }) }))
+}
+
+// claim asks for a block device for itself alone, for a moment. Its error is
+// EBUSY or nil: a source that is no device cannot be claimed.
+func claim(source string) error {
+	fd, err := unix.Open(source, unix.O_RDONLY|unix.O_EXCL|unix.O_NONBLOCK|unix.O_CLOEXEC, 0)
 	if err == nil {
-		c.close()
+		return unix.Close(fd)
 	}
-	return errors.Join(err, watch.await(ctx))
+	if errors.Is(err, unix.EBUSY) {
+		return err
+	}
+	return nil
 }
 
 // createdContext makes the file system of source; mounts of it come next.
-func createdContext(ctx context.Context, source, fsType string, o Options, watch forkWatch) (fsContext, error) {
+func createdContext(ctx context.Context, source, fsType string, o Options) (fsContext, error) {
 	if err := ctx.Err(); err != nil {
 		return fsContext{}, err
 	}
-	c, err := openContext(fsType, watch)
+	c, err := openContext(fsType)
 	if err != nil {
 		return fsContext{}, err
 	}

@@ -35,16 +35,11 @@ func remount(ctx context.Context, target string, o Options) error {
 	if attributes := o.Attributes(); len(attributes.entries) > 0 {
 		return fmt.Errorf("%s belongs to one mount, not to the file system: %w", attributes, backends.ErrInvalid)
 	}
-	watch, err := watchForks()
+	c, err := pickContext(target)
 	if err != nil {
 		return err
 	}
-	defer watch.await(ctx) //nolint:errcheck // what was done is done
-	c, err := pickContext(target, watch)
-	if err != nil {
-		return err
-	}
-	defer c.close()
+	defer c.closeAlone()
 	for _, p := range o.parameters() {
 		if err := c.set(p); err != nil {
 			return err
@@ -57,35 +52,32 @@ func remount(ctx context.Context, target string, o Options) error {
 }
 
 // pickContext opens the context of the file system that is mounted at target.
-func pickContext(target string, watch forkWatch) (c fsContext, err error) {
+func pickContext(target string) (fsContext, error) {
 	l, err := openPlace(target)
 	if err != nil {
 		return fsContext{}, err
 	}
 	defer l.close()
-	err = withoutFork(func() error {
+	return newContext(func() (int, error) {
 		root, err := l.open(0)
 		if err != nil {
-			return err
+			return -1, err
 		}
 		defer unix.Close(root)
 		// fspick would say EINVAL.
 		var stat unix.Statx_t
 		if err := unix.Statx(root, "", unix.AT_EMPTY_PATH|unix.AT_STATX_DONT_SYNC, 0, &stat); err != nil {
-			return pathError(err)
+			return -1, pathError(err)
 		}
 		if stat.Attributes&unix.STATX_ATTR_MOUNT_ROOT == 0 {
-			return fmt.Errorf("nothing is mounted there: %w", backends.ErrPrecondition)
+			return -1, fmt.Errorf("nothing is mounted there: %w", backends.ErrPrecondition)
 		}
-		if c.fd, err = unix.Fspick(root, "", unix.FSPICK_CLOEXEC|unix.FSPICK_EMPTY_PATH); err == nil {
-			c.fd, err = watch.cover(c.fd)
-		}
+		fd, err := unix.Fspick(root, "", unix.FSPICK_CLOEXEC|unix.FSPICK_EMPTY_PATH)
 		if err != nil {
-			return fmt.Errorf("open context of mounted file system: %w", classified(unlessMissing(err, kernel.FSMount)))
+			return -1, fmt.Errorf("open context of mounted file system: %w", classified(unlessMissing(err, kernel.FSMount)))
 		}
-		return nil
+		return fd, nil
 	})
-	return c, err
 }
 
 // refusal is the error of a reconfiguration: EINVAL is what tmpfs says to a size

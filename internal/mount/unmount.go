@@ -3,10 +3,10 @@
 package mount
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"strconv"
-	"time"
 
 	"golang.org/x/sys/unix"
 
@@ -49,15 +49,7 @@ func unmount(target string, flags int) error {
 		return err
 	}
 	defer l.close()
-	err = l.unmount(flags)
-	for _, wait := range patience {
-		if !errors.Is(err, unix.EBUSY) {
-			break
-		}
-		awaitForks()
-		<-time.After(wait)
-		err = l.unmount(flags)
-	}
+	err = patiently(context.Background(), func() error { return l.unmount(flags) })
 	switch {
 	case err == nil:
 		return nil
@@ -75,17 +67,6 @@ func unmount(target string, flags int) error {
 // descriptor of the mount itself would keep it busy.
 func (l place) unmount(flags int) error {
 	return retryInterrupted(func() error { return unix.Unmount(l.byDescriptor(), flags|unix.UMOUNT_NOFOLLOW) })
-}
-
-// patience is how long an Unmount waits, in steps, for users that go by
-// themselves. A child of this process between fork and exec has copies of all
-// descriptors, whatever O_CLOEXEC says, so that a file which was closed here
-// may still be open there, until the new program runs. The kernel gives no
-// notice of a mount's last user.
-var patience = [...]time.Duration{
-	0, time.Millisecond, 2 * time.Millisecond, 4 * time.Millisecond,
-	8 * time.Millisecond, 16 * time.Millisecond, 32 * time.Millisecond,
-	64 * time.Millisecond, 128 * time.Millisecond,
 }
 
 // descriptorPath is a path to what is open as fd.

@@ -14,7 +14,7 @@ import (
 
 // showBackend runs an emulator over one backend, its state below dir, and walks a
 // volume of each shape through it.
-func showBackend(ctx context.Context, out *lines, backend, dir, sockets string) (total shown, err error) {
+func showBackend(ctx context.Context, out *lines, backend, dir, sockets string, data int64) (total shown, err error) {
 	nodes := []string{"node-a", "node-b"}
 	if backend == "tmpfs" {
 		nodes = nodes[:1] // its volumes live on one node
@@ -35,6 +35,7 @@ func showBackend(ctx context.Context, out *lines, backend, dir, sockets string) 
 		return total, err
 	}
 	for _, shape := range shapes(backend) {
+		shape.data = data
 		if err := missing(ctx, shape); err != nil {
 			out.heading("%s: left out, %v", shape, err)
 			continue

@@ -25,6 +25,9 @@ type Options struct {
 	Backend string
 	// Dir is where the demo makes its own directory; empty means os.TempDir().
 	Dir string
+	// DataBytes is how much is written to each volume and compared at every
+	// step, at most 32 MiB; 0 means 16 MiB.
+	DataBytes int64
 	// Out is where the lines go.
 	Out io.Writer
 }
@@ -41,7 +44,7 @@ func Run(ctx context.Context, o Options) error {
 		return err
 	}
 	out, began := &lines{w: o.Out}, time.Now()
-	total, err := show(ctx, out, backends, dir)
+	total, err := show(ctx, out, backends, dir, cmp.Or(o.DataBytes, 16*mib))
 	if err := errors.Join(err, leaveNothing(ctx, dir)); err != nil {
 		return err
 	}
@@ -66,14 +69,14 @@ func makeDir(parent string) (string, error) {
 	return parent, nil
 }
 
-func show(ctx context.Context, out *lines, backends []string, dir string) (total shown, err error) {
+func show(ctx context.Context, out *lines, backends []string, dir string, data int64) (total shown, err error) {
 	sockets, err := makeDir(os.TempDir())
 	if err != nil {
 		return total, err
 	}
 	defer func() { err = errors.Join(err, os.RemoveAll(sockets)) }()
 	for _, backend := range backends {
-		here, err := showBackend(ctx, out, backend, filepath.Join(dir, backend), filepath.Join(sockets, backend))
+		here, err := showBackend(ctx, out, backend, filepath.Join(dir, backend), filepath.Join(sockets, backend), data)
 		if err != nil {
 			return total, err
 		}

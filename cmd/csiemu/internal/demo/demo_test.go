@@ -34,7 +34,7 @@ func TestDemoShowsWholeLivesAndLeavesNothing(t *testing.T) {
 			need(t, backend)
 			var out bytes.Buffer
 			dir := t.TempDir()
-			require.NoError(t, Run(t.Context(), Options{Backend: backend, Dir: dir, Out: &out}), "%s", &out)
+			require.NoError(t, Run(t.Context(), Options{Backend: backend, Dir: dir, DataBytes: 2 * mib, Out: &out}), "%s", &out)
 			for _, line := range want {
 				require.Regexp(t, "(?m)^"+line, out.String())
 			}
@@ -77,7 +77,7 @@ func TestInterruptedDemoLeavesNothing(t *testing.T) {
 				defer cancel(nil)
 				out := &interrupter{step: step, cancel: cancel}
 				dir := t.TempDir()
-				require.ErrorIs(t, Run(ctx, Options{Backend: backend, Dir: dir, Out: out}), errInterrupted, "%s", &out.Buffer)
+				require.ErrorIs(t, Run(ctx, Options{Backend: backend, Dir: dir, DataBytes: 2 * mib, Out: out}), errInterrupted, "%s", &out.Buffer)
 				left, err := os.ReadDir(dir)
 				require.NoError(t, err)
 				require.Empty(t, left)

@@ -33,14 +33,20 @@ type server struct {
 // newServer describes an emulator that serves the nodes named.
 func newServer(backend, dir, sockets string, names ...string) *server {
 	s := &server{backend: backend, dir: dir, sockets: sockets}
-	for _, name := range names {
-		s.nodes = append(s.nodes, emulator.Node{Name: name, Endpoint: "unix://" + s.socket(name)})
+	for i, name := range names {
+		n := emulator.Node{Name: name}
+		if i > 0 { // the first is served on the emulator's own endpoint
+			n.Endpoint = s.endpoint(name)
+		}
+		s.nodes = append(s.nodes, n)
 	}
 	return s
 }
 
 // socket is in a directory of its own, as each node of a cluster has one.
 func (s *server) socket(node string) string { return filepath.Join(s.sockets, node, "csi.sock") }
+
+func (s *server) endpoint(node string) string { return "unix://" + s.socket(node) }
 
 // start opens the state, serves it, and returns when the first node answers.
 func (s *server) start(ctx context.Context) error {
@@ -61,7 +67,7 @@ func (s *server) start(ctx context.Context) error {
 	// The walk ends the server itself, in its own order.
 	serving, stop := context.WithCancel(context.WithoutCancel(ctx))
 	s.stop, s.served = stop, make(chan error, 1)
-	go func() { s.served <- s.emulator.Serve(serving, s.nodes[0].Endpoint) }()
+	go func() { s.served <- s.emulator.Serve(serving, s.endpoint(s.nodes[0].Name)) }()
 
 	conn, err := s.dial(s.nodes[0].Name)
 	if err != nil {
@@ -101,7 +107,7 @@ func (s *server) end() error {
 // the server.
 func (s *server) dial(node string) (*grpc.ClientConn, error) {
 	soon := backoff.Config{BaseDelay: 5 * time.Millisecond, Multiplier: 1.5, MaxDelay: 100 * time.Millisecond}
-	conn, err := grpc.NewClient("unix://"+s.socket(node),
+	conn, err := grpc.NewClient(s.endpoint(node),
 		grpc.WithTransportCredentials(insecure.NewCredentials()),
 		grpc.WithConnectParams(grpc.ConnectParams{Backoff: soon, MinConnectTimeout: time.Second}),
 		grpc.WithDefaultCallOptions(grpc.WaitForReady(true)))

@@ -13,6 +13,8 @@ type shape struct {
 	block  bool
 	// bytes is the size at first; a restore and an expansion make more of it.
 	bytes int64
+	// data is how many bytes are written, and compared at every step.
+	data int64
 	// cut is how writers are held while a snapshot or a clone is cut.
 	cut cut
 	// forgets is true for a backend without bytes: what is written is there

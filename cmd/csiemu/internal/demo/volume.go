@@ -40,14 +40,14 @@ func (v *volume) target() string  { return filepath.Join(v.dir, "target") }
 // data and log are where the walk's bytes lie in the published volume.
 func (v *volume) data() place {
 	if v.shape.block {
-		return place{path: v.target(), bytes: dataBytes}
+		return place{path: v.target(), bytes: v.shape.data}
 	}
-	return place{path: filepath.Join(v.target(), "data"), bytes: dataBytes}
+	return place{path: filepath.Join(v.target(), "data"), bytes: v.shape.data}
 }
 
 func (v *volume) log() place {
 	if v.shape.block {
-		return place{path: v.target(), offset: dataBytes, bytes: logBytes}
+		return place{path: v.target(), offset: v.shape.data, bytes: logBytes}
 	}
 	return place{path: filepath.Join(v.target(), "log"), bytes: logBytes}
 }

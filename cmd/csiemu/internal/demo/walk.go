@@ -10,9 +10,6 @@ import (
 	"github.com/container-storage-interface/spec/lib/go/csi"
 )
 
-// dataBytes is what the walk writes and compares at every step.
-const dataBytes = 16 * mib
-
 // walk leads one volume through its life.
 type walk struct {
 	server   *server
@@ -131,7 +128,7 @@ func (w *walk) write(ctx context.Context) (err error) {
 	if w.sum, err = w.volume.data().fill(ctx); err != nil {
 		return err
 	}
-	w.out.step("write", size(dataBytes)+" at random, flushed", w.sum, time.Since(began))
+	w.out.step("write", size(w.shape.data)+" at random, flushed", w.sum, time.Since(began))
 
 	began = time.Now()
 	total, used, err := w.volume.usage(ctx)
