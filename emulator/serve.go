@@ -10,6 +10,7 @@ import (
 
 	"google.golang.org/grpc"
 
+	"github.com/csiemu/csiemu/backends"
 	"github.com/csiemu/csiemu/emulator/rpc"
 )
 
@@ -65,6 +66,9 @@ func (l *Listeners) Close() error {
 // ServeOn answers at endpoints, which it takes over, until ctx ends. It returns
 // nil then, with the sockets removed.
 func (e *Emulator) ServeOn(ctx context.Context, l *Listeners) error {
+	if len(l.open) > max(1, len(e.nodes)) {
+		return errors.Join(fmt.Errorf("serve %d endpoints with %d nodes: %w", len(l.open), len(e.nodes), backends.ErrInvalid), l.Close())
+	}
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
 	var all sync.WaitGroup

@@ -6,6 +6,7 @@ import (
 
 	"github.com/csiemu/csiemu/cmd/csiemu/internal/store"
 	"github.com/csiemu/csiemu/emulator"
+	"github.com/csiemu/csiemu/emulator/rpc"
 )
 
 // config turns the flags into a configuration; its errors are mistakes of the
@@ -13,6 +14,9 @@ import (
 func (f *serveFlags) config() (emulator.Config, error) {
 	if f.endpoint == "" {
 		return emulator.Config{}, usage("no endpoint: give --endpoint unix:///path/csi.sock, or set CSI_ENDPOINT")
+	}
+	if _, err := rpc.ParseEndpoint(f.endpoint); err != nil {
+		return emulator.Config{}, usage("read --endpoint: %w", err)
 	}
 	if err := store.Check(f.backend, f.stateDir); err != nil {
 		return emulator.Config{}, usageError{err}
@@ -52,6 +56,9 @@ func (f *serveFlags) profile() (*emulator.Profile, error) {
 		return nil, usage("read --attach-limit: %d is negative: give 0 for no limit", f.attachLimit)
 	}
 	p.MaxVolumesPerNode = f.attachLimit
+	if len(f.topology) > 0 {
+		p.EnableTopology()
+	}
 	if f.noAttach {
 		p.Disable("PUBLISH_UNPUBLISH_VOLUME")
 	}
@@ -95,6 +102,11 @@ func (f *serveFlags) parseNodes() ([]emulator.Node, error) {
 		}
 		if i > 0 && endpoint == "" {
 			return nil, usage("read --node: %q has no socket: give %s=unix://PATH.sock, as only the first is served on --endpoint", value, name)
+		}
+		if i > 0 {
+			if _, err := rpc.ParseEndpoint(endpoint); err != nil {
+				return nil, usage("read --node: %w", err)
+			}
 		}
 		nodes = append(nodes, emulator.Node{Name: name, Endpoint: endpoint, Topology: segments})
 	}

@@ -32,6 +32,9 @@ func (f *serveFlags) link() (emulator.Link, error) {
 	case f.secretFile == "":
 		return emulator.Link{}, usage("array and nodes need a shared secret: give --secret-file FILE")
 	}
+	if _, err := link.ParseEndpoint(f.arrayListen + f.array); err != nil { // one of the two is given
+		return emulator.Link{}, usage("read --array-listen or --array: %w", err)
+	}
 	secret, err := os.ReadFile(f.secretFile)
 	if err != nil {
 		return emulator.Link{}, usage("read --secret-file: %w", err)

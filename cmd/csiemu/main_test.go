@@ -39,6 +39,7 @@ func TestScripts(t *testing.T) {
 		RequireExplicitExec: true,
 		RequireUniqueNames:  true,
 		Setup:               installPrograms,
+		WorkdirRoot:         t.TempDir(),
 		Deadline:            time.Now().Add(3 * time.Minute),
 		Cmds: map[string]func(*testscript.TestScript, bool, []string){
 			"exits":   exits,

@@ -92,6 +92,16 @@ func (f *serveFlags) serve(ctx context.Context, cmd *cobra.Command) (err error) 
 	// A second signal ends a process that hangs.
 	context.AfterFunc(ctx, stop)
 
+	// The endpoints come first: where one is in use, nothing is made.
+	listeners, err := emulator.Listen(ctx, config.Endpoints(f.endpoint)...)
+	if err != nil {
+		return blame(err)
+	}
+	defer func() {
+		if err != nil {
+			_ = listeners.Close()
+		}
+	}()
 	config.Backend, err = store.New(ctx, f.backend, store.Options{Dir: f.stateDir, Sync: f.sync})
 	if err != nil {
 		return err
@@ -105,7 +115,7 @@ func (f *serveFlags) serve(ctx context.Context, cmd *cobra.Command) (err error) 
 			err = closed
 		}
 	}()
-	return blame(emu.Serve(ctx, f.endpoint))
+	return blame(emu.ServeOn(ctx, listeners))
 }
 
 // blame makes a configuration that the emulator refuses a mistake of the command

@@ -23,7 +23,7 @@ import (
 func crashed(t *testing.T) string {
 	t.Helper()
 	testenv.Need(t, kernel.Root)
-	image := newFilesystem(t, filesystem.NewMaker(filesystem.Options{}), filesystem.Ext4, 16*mebibyte)
+	image := newFilesystem(t, shared(), filesystem.Ext4, 16*mebibyte)
 	m := mount(t, attach(t, image, loopdev.Config{}).Path(), filesystem.Ext4)
 	m.fill(t)
 	data, err := os.ReadFile(image)
@@ -44,12 +44,12 @@ func TestCheckRepairsWhatIsSafe(t *testing.T) {
 	cases := map[string]func(*testing.T) string{
 		"after a crash": crashed,
 		"with recorded errors": func(t *testing.T) string {
-			image := newFilesystem(t, filesystem.NewMaker(filesystem.Options{}), filesystem.Ext4, 16*mebibyte)
+			image := newFilesystem(t, shared(), filesystem.Ext4, 16*mebibyte)
 			debugfs(t, image, "set_super_value state 3")
 			return image
 		},
 		"with wrong counts": func(t *testing.T) string {
-			image := newFilesystem(t, filesystem.NewMaker(filesystem.Options{}), filesystem.Ext4, 16*mebibyte)
+			image := newFilesystem(t, shared(), filesystem.Ext4, 16*mebibyte)
 			debugfs(t, image, "set_super_value free_blocks_count 7")
 			debugfs(t, image, "set_super_value state 2")
 			return image
@@ -70,7 +70,7 @@ func TestCheckRepairsWhatIsSafe(t *testing.T) {
 
 func TestCheckDoesNotGuess(t *testing.T) {
 	t.Parallel()
-	image := newFilesystem(t, filesystem.NewMaker(filesystem.Options{}), filesystem.Ext4, 16*mebibyte)
+	image := newFilesystem(t, shared(), filesystem.Ext4, 16*mebibyte)
 	debugfs(t, image, "clri <2>") // the root directory
 	debugfs(t, image, "set_super_value state 2")
 	err := filesystem.Check(t.Context(), image, filesystem.Ext4)
@@ -98,7 +98,7 @@ func TestCheckRefusesAReadOnlyDevice(t *testing.T) {
 	err = filesystem.Check(t.Context(), device.Path(), filesystem.Ext4)
 	require.ErrorIs(t, err, backends.ErrPrecondition)
 	require.ErrorIs(t, err, unix.EROFS)
-	_, err = filesystem.NewMaker(filesystem.Options{}).Format(t.Context(), device.Path(), filesystem.Ext4, 16*mebibyte, false)
+	_, err = shared().Format(t.Context(), device.Path(), filesystem.Ext4, 16*mebibyte, false)
 	require.ErrorIs(t, err, unix.EROFS)
 	after, err := os.ReadFile(image)
 	require.NoError(t, err)

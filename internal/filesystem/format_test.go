@@ -33,6 +33,9 @@ func TestFormatMakesFilesystemsOfTheirOwn(t *testing.T) {
 			t.Run(fmt.Sprintf("%s of %d MiB", fs, size/mebibyte), func(t *testing.T) {
 				t.Parallel()
 				needType(t, fs)
+				if size > gibibyte && testing.Short() {
+					t.Skip("-short")
+				}
 				maker := filesystem.NewMaker(filesystem.Options{TempDir: t.TempDir()})
 				var mounts []*mounted
 				var devices []string
@@ -86,7 +89,7 @@ func TestFormatFollowsTheSectorsOfTheDevice(t *testing.T) {
 			needType(t, fs)
 			device := attach(t, newImage(t, size), loopdev.Config{}).Path()
 			setSectorSize(t, device, 4096)
-			_, err := filesystem.NewMaker(filesystem.Options{}).Format(t.Context(), device, fs, size, false)
+			_, err := shared().Format(t.Context(), device, fs, size, false)
 			require.NoError(t, err)
 			m := mount(t, device, fs)
 			m.fill(t)
@@ -112,7 +115,7 @@ func TestFormatWithSync(t *testing.T) {
 			needType(t, fs)
 			image := newImage(t, size)
 			device := attach(t, image, loopdev.Config{}).Path()
-			id, err := filesystem.NewMaker(filesystem.Options{}).Format(t.Context(), device, fs, size, true)
+			id, err := shared().Format(t.Context(), device, fs, size, true)
 			require.NoError(t, err)
 			require.Equal(t, id, probe(t, image).UUID, "the image has what the device was given")
 			require.NoError(t, check(t, image, fs))
@@ -123,7 +126,7 @@ func TestFormatWithSync(t *testing.T) {
 // Odd sizes are those where mkfs leaves a rest of the device unused.
 func TestFormatFillsDevicesOfOddSizes(t *testing.T) {
 	t.Parallel()
-	maker := filesystem.NewMaker(filesystem.Options{})
+	maker := shared()
 	for fs, size := range types {
 		odd := []int64{4 * kibibyte, 641*mebibyte + 8*kibibyte, 100 * kibibyte, mebibyte + 4*kibibyte, 500 * mebibyte}
 		if testing.Short() {
@@ -146,7 +149,7 @@ func TestFormatFillsDevicesOfOddSizes(t *testing.T) {
 func TestFormatRefusesWhatIsNotBlank(t *testing.T) {
 	t.Parallel()
 	const size = 16 * mebibyte
-	maker := filesystem.NewMaker(filesystem.Options{})
+	maker := shared()
 	write := func(offset int64, data string) func(*testing.T, string) {
 		return func(t *testing.T, path string) { patch(t, path, offset, []byte(data)) }
 	}
@@ -192,7 +195,7 @@ func TestFormatRefusesWhatIsNotBlank(t *testing.T) {
 
 func TestFormatRefusesSizes(t *testing.T) {
 	t.Parallel()
-	maker := filesystem.NewMaker(filesystem.Options{})
+	maker := shared()
 	for fs := range types {
 		path := newImage(t, filesystem.MinBytes(fs))
 		_, err := maker.Format(t.Context(), path, fs, filesystem.MinBytes(fs)-4096, false)
@@ -209,7 +212,7 @@ func TestFormatRefusesADeviceInUse(t *testing.T) {
 	t.Parallel()
 	testenv.Need(t, kernel.Root, kernel.Ext4)
 	const size = 16 * mebibyte
-	maker := filesystem.NewMaker(filesystem.Options{})
+	maker := shared()
 	device := attach(t, newFilesystem(t, maker, filesystem.Ext4, size), loopdev.Config{}).Path()
 	m := mount(t, device, filesystem.Ext4)
 	_, err := maker.Format(t.Context(), device, filesystem.Ext4, size, false)
@@ -227,7 +230,7 @@ func TestFormatAndProbeRefuseWhatIsNoDevice(t *testing.T) {
 	for _, path := range []string{dir, pipe, "/dev/null", dir + "/missing"} {
 		_, err := filesystem.Probe(t.Context(), path)
 		require.Error(t, err, path)
-		_, err = filesystem.NewMaker(filesystem.Options{}).Format(t.Context(), path, filesystem.Ext4, 2*mebibyte, false)
+		_, err = shared().Format(t.Context(), path, filesystem.Ext4, 2*mebibyte, false)
 		require.Error(t, err, path)
 	}
 }
@@ -242,7 +245,7 @@ func TestFormatOnAFullStore(t *testing.T) {
 			t.Run(fmt.Sprintf("%s, on a device: %v", fs, onDevice), func(t *testing.T) {
 				t.Parallel()
 				needType(t, fs)
-				maker := filesystem.NewMaker(filesystem.Options{})
+				maker := shared()
 				// Every room from none up to enough: full at each place in turn.
 				factor := 2
 				if testing.Short() {
@@ -294,7 +297,7 @@ func TestFormatHonoursItsContext(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
 	path := newImage(t, 2*mebibyte)
-	_, err := filesystem.NewMaker(filesystem.Options{}).Format(ctx, path, filesystem.Ext4, 2*mebibyte, false)
+	_, err := shared().Format(ctx, path, filesystem.Ext4, 2*mebibyte, false)
 	require.ErrorIs(t, err, context.Canceled)
 	require.True(t, probe(t, path).Blank())
 	_, err = filesystem.Probe(ctx, path)

@@ -17,7 +17,7 @@ import (
 func TestFillsAgreesWithTheTools(t *testing.T) {
 	t.Parallel()
 	needType(t, filesystem.Ext4)
-	maker := filesystem.NewMaker(filesystem.Options{})
+	maker := shared()
 	random := rand.New(rand.NewPCG(1, 2))
 	sizes := 12
 	if testing.Short() {

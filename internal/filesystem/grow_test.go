@@ -21,7 +21,7 @@ import (
 func TestGrowOffline(t *testing.T) {
 	t.Parallel()
 	testenv.Need(t, kernel.Root)
-	maker := filesystem.NewMaker(filesystem.Options{})
+	maker := shared()
 	for _, c := range []struct{ from, to int64 }{
 		{2 * mebibyte, 20 * mebibyte},
 		{16 * mebibyte, 64 * mebibyte},
@@ -72,7 +72,7 @@ func TestGrowOfflineIsForExt4Only(t *testing.T) {
 
 func TestGrowMounted(t *testing.T) {
 	t.Parallel()
-	maker := filesystem.NewMaker(filesystem.Options{})
+	maker := shared()
 	for _, c := range []struct {
 		fs       filesystem.Type
 		from, to int64
@@ -134,7 +134,7 @@ func TestGrowMountedExt4WithoutPrivilege(t *testing.T) {
 		t.Skip("this machine has CAP_SYS_RESOURCE")
 	}
 	for _, size := range []int64{16 * mebibyte, 200*mebibyte + 4096, gibibyte, 10*gibibyte + 64*kibibyte} {
-		image := newFilesystem(t, filesystem.NewMaker(filesystem.Options{}), filesystem.Ext4, size)
+		image := newFilesystem(t, shared(), filesystem.Ext4, size)
 		device := attach(t, image, loopdev.Config{})
 		m := mount(t, device.Path(), filesystem.Ext4)
 		require.NoError(t, filesystem.GrowMounted(t.Context(), m.dir, filesystem.Ext4, size))
@@ -156,7 +156,7 @@ func TestGrowMountedRefusesAnotherType(t *testing.T) {
 		require.ErrorIs(t, err, os.ErrNotExist)
 	}
 	testenv.Need(t, kernel.Root)
-	device := attach(t, newFilesystem(t, filesystem.NewMaker(filesystem.Options{}), filesystem.Ext4, 16*mebibyte), loopdev.Config{})
+	device := attach(t, newFilesystem(t, shared(), filesystem.Ext4, 16*mebibyte), loopdev.Config{})
 	m := mount(t, device.Path(), filesystem.Ext4)
 	err := filesystem.GrowMounted(t.Context(), m.dir, filesystem.XFS, gibibyte)
 	require.ErrorIs(t, err, backends.ErrPrecondition)

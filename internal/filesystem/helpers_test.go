@@ -12,6 +12,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -37,6 +38,10 @@ var types = map[filesystem.Type]int64{
 	filesystem.XFS:   300 * mebibyte,
 	filesystem.Btrfs: 110 * mebibyte,
 }
+
+// shared is the Maker of all tests that are not about the Maker: mkfs runs once
+// a shape for them together.
+var shared = sync.OnceValue(func() *filesystem.Maker { return filesystem.NewMaker(filesystem.Options{}) })
 
 // needType skips the test where a type cannot be made and mounted.
 func needType(tb testing.TB, t filesystem.Type) {

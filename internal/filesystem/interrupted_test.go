@@ -22,7 +22,7 @@ func TestInterruptedFormatIsKnownAndRepaired(t *testing.T) {
 			t.Run(fmt.Sprintf("%s, sync %v", fs, sync), func(t *testing.T) {
 				t.Parallel()
 				needType(t, fs)
-				maker := filesystem.NewMaker(filesystem.Options{})
+				maker := shared()
 				ranges, err := maker.Ranges(t.Context(), fs, size, 512)
 				require.NoError(t, err)
 				path := newImage(t, size)
@@ -64,7 +64,7 @@ func TestInterruptedFormatIsKnownAndRepaired(t *testing.T) {
 func TestInterruptedFormatIsRepairedAsAnotherType(t *testing.T) {
 	t.Parallel()
 	const size = 300 * mebibyte
-	maker := filesystem.NewMaker(filesystem.Options{})
+	maker := shared()
 	for first := range types {
 		for second := range types {
 			t.Run(fmt.Sprintf("%s, then %s", first, second), func(t *testing.T) {
@@ -95,7 +95,7 @@ func TestInterruptedDiscardIsKnown(t *testing.T) {
 	t.Parallel()
 	const size = 64 * mebibyte
 	needType(t, filesystem.Ext4)
-	maker := filesystem.NewMaker(filesystem.Options{})
+	maker := shared()
 	path := newImage(t, size)
 	require.ErrorIs(t, maker.FormatCut(t.Context(), path, filesystem.Ext4, size, false, filesystem.Cut{Writes: 5}), filesystem.ErrCut)
 	for range 3 {

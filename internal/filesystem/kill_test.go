@@ -43,7 +43,7 @@ func TestKilledFormat(t *testing.T) {
 	t.Parallel()
 	executable, err := os.Executable()
 	require.NoError(t, err)
-	maker := filesystem.NewMaker(filesystem.Options{})
+	maker := shared()
 	for fs, size := range types {
 		t.Run(string(fs), func(t *testing.T) {
 			t.Parallel()

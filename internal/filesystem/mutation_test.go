@@ -20,7 +20,7 @@ func TestToolsNoticeWrongStamps(t *testing.T) {
 		xfsUUID, xfsChecksum, xfsMetaUUID    = 32, 224, 248
 		btrfsSuper, btrfsFSID, btrfsMetaUUID = 64 * kibibyte, 32, 571
 	)
-	maker := filesystem.NewMaker(filesystem.Options{})
+	maker := shared()
 	cases := []struct {
 		name   string
 		fs     filesystem.Type
@@ -57,7 +57,7 @@ func TestToolsNoticeWrongStamps(t *testing.T) {
 // right all the same: every copy has the identity and a checksum of its own.
 func TestCopiesOfTheSuperblockAreWhole(t *testing.T) {
 	t.Parallel()
-	maker := filesystem.NewMaker(filesystem.Options{})
+	maker := shared()
 	cases := []struct {
 		fs      filesystem.Type
 		size    int64
@@ -116,7 +116,7 @@ func TestCopiesOfTheSuperblockAreWhole(t *testing.T) {
 // Two formats differ in more than the UUID where that matters.
 func TestVolumesHaveHashSeedsOfTheirOwn(t *testing.T) {
 	t.Parallel()
-	maker := filesystem.NewMaker(filesystem.Options{})
+	maker := shared()
 	seeds := map[string]bool{}
 	for range 2 {
 		path := newFilesystem(t, maker, filesystem.Ext4, 16*mebibyte)

@@ -132,7 +132,7 @@ func TestProbeAgreesWithBlkid(t *testing.T) {
 // blkid's own view of what this package makes.
 func TestBlkidKnowsWhatFormatMakes(t *testing.T) {
 	t.Parallel()
-	maker := filesystem.NewMaker(filesystem.Options{})
+	maker := shared()
 	for fs, size := range types {
 		path := newFilesystem(t, maker, fs, size)
 		values := blkid(t, path)
@@ -161,7 +161,7 @@ func blkid(t *testing.T, path string) map[string]string {
 // and a file system counts more than old leftovers of a partition table.
 func TestProbeTakesTheOuterContent(t *testing.T) {
 	t.Parallel()
-	image := newFilesystem(t, filesystem.NewMaker(filesystem.Options{}), filesystem.Ext4, 16*mebibyte)
+	image := newFilesystem(t, shared(), filesystem.Ext4, 16*mebibyte)
 	outer := map[string]string{"md 1.0": "linux_raid_member", "gpt, only its backup": "ext4", "boot signature only": "ext4"}
 	for name, want := range outer {
 		f := synthetics()[name]
@@ -176,7 +176,7 @@ func TestProbeTakesTheOuterContent(t *testing.T) {
 // unless it says that it belongs where it lies.
 func TestProbeDoubtsWhatLiesInData(t *testing.T) {
 	t.Parallel()
-	image := newFilesystem(t, filesystem.NewMaker(filesystem.Options{}), filesystem.Ext4, 16*mebibyte)
+	image := newFilesystem(t, shared(), filesystem.Ext4, 16*mebibyte)
 	patch(t, image, 16*mebibyte-8*kibibyte, []byte(little(0xa92b4efc)+little(1)+strings.Repeat("\x00", 136)+little(4711)))
 	require.Equal(t, "ext4", probe(t, image).Type)
 }

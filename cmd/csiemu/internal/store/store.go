@@ -26,7 +26,7 @@ type Options struct {
 }
 
 // kind makes one kind of backend in Options.Dir, which exists.
-type kind func(context.Context, Options) (backends.Backend, error)
+type kind func(Options) (backends.Backend, error)
 
 // Names are the backends of this system, the most useful first.
 func Names() []string {
@@ -53,6 +53,9 @@ func New(ctx context.Context, name string, o Options) (_ backends.Backend, err e
 	if err := Check(name, o.Dir); err != nil {
 		return nil, err
 	}
+	if err := require(ctx, name); err != nil {
+		return nil, fmt.Errorf("open backend %s: %w", name, err)
+	}
 	if o.Dir != "" {
 		if o.Dir, err = filepath.Abs(o.Dir); err != nil {
 			return nil, fmt.Errorf("find state directory: %w", err)
@@ -64,7 +67,7 @@ func New(ctx context.Context, name string, o Options) (_ backends.Backend, err e
 	if name == Memory {
 		return memory.New(memory.Options{}), nil
 	}
-	b, err := kinds[name](ctx, o)
+	b, err := kinds[name](o)
 	if err != nil {
 		return nil, fmt.Errorf("open backend %s: %w", name, err)
 	}

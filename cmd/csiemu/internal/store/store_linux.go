@@ -15,15 +15,15 @@ import (
 var ofSystem = []string{"loop", "tmpfs"}
 
 var kinds = map[string]kind{
-	"loop": func(ctx context.Context, o Options) (backends.Backend, error) {
-		devices, err := prepare(ctx, o)
+	"loop": func(o Options) (backends.Backend, error) {
+		devices, err := makeDevicesDir(o)
 		if err != nil {
 			return nil, err
 		}
 		return loop.New(loop.Options{Dir: o.Dir, NodeDir: devices, Sync: o.Sync})
 	},
-	"tmpfs": func(ctx context.Context, o Options) (backends.Backend, error) {
-		devices, err := prepare(ctx, o)
+	"tmpfs": func(o Options) (backends.Backend, error) {
+		devices, err := makeDevicesDir(o)
 		if err != nil {
 			return nil, err
 		}
@@ -31,15 +31,22 @@ var kinds = map[string]kind{
 	},
 }
 
-// prepare asks for what every real volume needs, so that its absence is said now
-// and not with the first volume, and makes the directory for device nodes that
-// /dev does not show.
-func prepare(ctx context.Context, o Options) (devices string, err error) {
+// require asks for what every real volume needs, so that its absence is said
+// before anything is made and not with the first volume.
+func require(ctx context.Context, name string) error {
+	if name == Memory {
+		return nil
+	}
 	for _, f := range []kernel.Feature{kernel.Root, kernel.Loop} {
 		if err := kernel.Probe(ctx, f); err != nil {
-			return "", err
+			return err
 		}
 	}
+	return nil
+}
+
+// makeDevicesDir makes the directory for device nodes that /dev does not show.
+func makeDevicesDir(o Options) (devices string, err error) {
 	devices = filepath.Join(o.Dir, "devices")
 	if err := os.MkdirAll(devices, 0o700); err != nil {
 		return "", fmt.Errorf("make the directory of device nodes: %w", err)
