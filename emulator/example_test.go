@@ -18,6 +18,7 @@ import (
 // it.
 func Example() {
 	ctx, stop := context.WithCancel(context.Background())
+	defer stop()
 	emu, err := emulator.New(ctx, emulator.Config{Backend: memory.New(memory.Options{})})
 	if err != nil {
 		fmt.Println(err)
