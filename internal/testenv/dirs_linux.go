@@ -7,6 +7,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"testing"
+	"time"
 
 	"golang.org/x/sys/unix"
 
@@ -119,7 +120,21 @@ func realDir(tb testing.TB) string {
 // leak of the test; it is detached, so that its directory can go.
 func unmount(tb testing.TB, dir string) {
 	tb.Helper()
+	// Busy for a moment longer: a child that another test is just starting has
+	// all files until it calls exec, and the kernel lets go of the backing file
+	// of a loop device after the call that asks for it.
+	late := time.After(settle)
+	again := time.NewTicker(time.Millisecond)
+	defer again.Stop()
 	err := unix.Unmount(dir, unix.UMOUNT_NOFOLLOW)
+	for waiting := true; waiting && errors.Is(err, unix.EBUSY); {
+		select {
+		case <-late:
+			waiting = false
+		case <-again.C:
+			err = unix.Unmount(dir, unix.UMOUNT_NOFOLLOW)
+		}
+	}
 	if err == nil {
 		return
 	}
