@@ -38,7 +38,7 @@ test-vm: ## run the kernel tests in a virtual machine (VM_PACKAGES)
 	@testvm/run.sh $(VM_PACKAGES)
 
 lint: ## check style, imports and that it builds on other systems
-	$(TOOL) golangci-lint run $(PKGS)
+	$(TOOL) golangci-lint run --allow-parallel-runners $(PKGS)
 	$(TOOL) golangci-lint fmt --diff
 	$(GO) mod tidy -diff
 	GOOS=darwin CGO_ENABLED=0 $(GO) vet $(PKGS)

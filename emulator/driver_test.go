@@ -85,7 +85,7 @@ func start(t *testing.T, c emulator.Config) *driver {
 // shortDir is a temporary directory whose path leaves room for a socket's name.
 func shortDir(t *testing.T) string {
 	t.Helper()
-	dir, err := os.MkdirTemp("", "d")
+	dir, err := os.MkdirTemp("", "d") //nolint:usetesting // t.TempDir has the test's name in it
 	require.NoError(t, err)
 	t.Cleanup(func() { require.NoError(t, os.RemoveAll(dir)) })
 	return dir

@@ -44,7 +44,7 @@ func (a *Array) Expand(ctx context.Context, id string, requiredBytes, limitBytes
 	more := layout.SizeBytes - have
 	if err := a.pools.reserve(v.Pool, more); err != nil {
 		// The specification has no RESOURCE_EXHAUSTED for an expansion.
-		return nil, fmt.Errorf("expand volume %s: %v: %w", id, err, backends.ErrOutOfRange)
+		return nil, fmt.Errorf("expand volume %s: %s: %w", id, err.Error(), backends.ErrOutOfRange)
 	}
 	growing := v.clone()
 	growing.Layout, growing.Growing = layout, true
@@ -60,7 +60,7 @@ func (a *Array) Expand(ctx context.Context, id string, requiredBytes, limitBytes
 func (a *Array) grow(ctx context.Context, v *Volume) (*Volume, error) {
 	if err := a.backend.Grow(ctx, a.bytesOf(v)); err != nil {
 		if errors.Is(err, backends.ErrExhausted) {
-			err = fmt.Errorf("%v: %w", err, backends.ErrOutOfRange)
+			err = fmt.Errorf("%s: %w", err.Error(), backends.ErrOutOfRange)
 		}
 		return nil, fmt.Errorf("expand volume %s: %w", v.ID, err)
 	}

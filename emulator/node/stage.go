@@ -116,7 +116,7 @@ func (n *Node) explain(ctx context.Context, id string, notFound error) error {
 	if _, err := n.Array.SizeOf(ctx, id); errors.Is(err, backends.ErrNotFound) {
 		return err
 	}
-	return fmt.Errorf("%v: %w", notFound, backends.ErrPrecondition)
+	return fmt.Errorf("%s: %w", notFound.Error(), backends.ErrPrecondition)
 }
 
 // undoStage takes back what a failed attempt did. Targets of before, which may

@@ -27,7 +27,7 @@ func (p *Pool) bind(index int, backing *os.File, c Config) (*Device, error) {
 	}
 	d := &Device{Index: index, Name: c.Name, nodes: p.nodes, path: path}
 	if err := configure(fd, backing, c); err != nil {
-		closeFD(fd)
+		_ = closeFD(fd)
 		return nil, err
 	}
 	if err := settle(fd, backing, c); err != nil {

@@ -62,7 +62,7 @@ func TestDetachWhileMountedGivesTheFileSystemEIO(t *testing.T) {
 	require.NoError(t, err, "%s", out)
 	dir := t.TempDir()
 	require.NoError(t, unix.Mount(d.Path(), dir, "ext4", 0, ""))
-	t.Cleanup(func() { unix.Unmount(dir, unix.MNT_DETACH) })
+	t.Cleanup(func() { _ = unix.Unmount(dir, unix.MNT_DETACH) })
 	file, err := os.Create(filepath.Join(dir, "file"))
 	require.NoError(t, err)
 	defer file.Close()

@@ -138,7 +138,7 @@ func adopt(n nodes, index int, name string) (*Device, error) {
 	if err != nil {
 		return nil, fmt.Errorf("adopt loop%d as %s: %w", index, name, err)
 	}
-	defer closeFD(fd)
+	defer func() { _ = closeFD(fd) }()
 	d := &Device{Index: index, Name: name, nodes: n, path: path}
 	if err := d.verify(fd); err != nil {
 		return nil, fmt.Errorf("adopt loop%d: %w", index, err)

@@ -56,7 +56,7 @@ func (n nodes) status(index int) (Status, error) {
 	if err != nil {
 		return Status{}, fmt.Errorf("get status of loop%d: %w", index, err)
 	}
-	defer closeFD(fd)
+	defer func() { _ = closeFD(fd) }()
 	info, err := unix.IoctlLoopGetStatus64(fd)
 	if errors.Is(err, unix.ENXIO) {
 		return Status{}, fmt.Errorf("get status of loop%d: %w", index, ErrNotBound)

@@ -12,6 +12,7 @@ import (
 	"path/filepath"
 	"syscall"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/require"
 	"golang.org/x/sys/unix"
@@ -51,9 +52,13 @@ func attach(tb testing.TB, path string, readOnly bool) *loopdev.Device {
 	d, err := pool.Attach(tb.Context(), file, loopdev.Config{Name: "test-" + rand.Text(), Autoclear: true, ReadOnly: readOnly})
 	require.NoError(tb, err)
 	tb.Cleanup(func() {
-		inUse, err := pool.Detach(context.Background(), d) // the test's own has ended
-		require.NoError(tb, err)
-		require.False(tb, inUse, "%s is still in use", d.Path())
+		// A child before its exec may have a copy of the descriptor that Detach
+		// closes; else the first answer is final.
+		require.Eventually(tb, func() bool {
+			inUse, err := pool.Detach(context.Background(), d) // the test's own has ended
+			require.NoError(tb, err)
+			return !inUse
+		}, 5*time.Second, time.Millisecond, "%s is still in use", d.Path())
 	})
 	return d
 }

@@ -59,13 +59,24 @@ func (c fsContext) close() {
 	c.forks.abandon()
 }
 
-// closeAlone closes the context of a file system that is mounted, when no child
+// closeMounted closes the context of a file system that is mounted, when no child
 // has a copy any more: who unmounts it then is the last that holds it.
-func (c fsContext) closeAlone() {
+func (c fsContext) closeMounted() {
 	_ = withoutFork(func() error {
 		c.forks.await()
-		return unix.Close(c.fd)
+		return unix.Close(c.fd) // lets go of one of several: nothing is written
 	})
+}
+
+// closeUnmounted closes the context that is all that holds its file system. It
+// returns when the file system is written out and gone, unless a child was forked
+// in the last instant.
+func (c fsContext) closeUnmounted() {
+	_ = withoutFork(func() error {
+		c.forks.await()
+		return nil
+	})
+	_ = unix.Close(c.fd) // may wait for the device, so forks are let go first
 }
 
 // create makes the file system of source with the options.

@@ -55,7 +55,7 @@ func mountOn(ctx context.Context, source, target, fsType string, o Options) erro
 		c.close()
 		return err
 	}
-	c.closeAlone()
+	c.closeMounted()
 	return nil
 }
 
@@ -87,7 +87,7 @@ func replay(ctx context.Context, source, fsType string, o Options) error {
 	if err != nil {
 		return err
 	}
-	c.close()
+	c.closeUnmounted()
 	return classified(patiently(ctx, func() error { return withoutFork(func() error { return claim(source) }) }))
 }
 

@@ -63,7 +63,7 @@ func TestMountCarriesTheKernelsWords(t *testing.T) {
 		"with a value":                  {"ext4", "/dev/null", "nouuid,foo=1", "ext4: Unknown parameter 'nouuid'", backends.ErrInvalid},
 		"a bad value":                   {"tmpfs", "none", "size=much", "tmpfs: Bad value for 'size'", backends.ErrInvalid},
 		"a device that is none":         {"ext4", "/dev/null", "", "block device", nil},
-		"a device that is not there":    {"ext4", "/dev/csiemu-none", "", "Can't lookup blockdev", backends.ErrNotFound},
+		"a device that is not there":    {"ext4", "/dev/csiemu-none", "", "/dev/csiemu-none: Can't ", backends.ErrNotFound},
 		"the option, but not its value": {"ext4", "/dev/null", "foo=secret", `set option "foo": ext4: Unknown parameter 'foo'`, backends.ErrInvalid},
 	} {
 		t.Run(name, func(t *testing.T) {

@@ -39,7 +39,7 @@ func remount(ctx context.Context, target string, o Options) error {
 	if err != nil {
 		return err
 	}
-	defer c.closeAlone()
+	defer c.closeMounted()
 	for _, p := range o.parameters() {
 		if err := c.set(p); err != nil {
 			return err

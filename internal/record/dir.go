@@ -47,7 +47,8 @@ var _ Store = (*Dir)(nil)
 
 // Open takes the directory, making it (mode 0700) where it does not exist,
 // removes the unfinished writes of a killed process and ends its unfinished
-// deletions. ErrLocked names the process that has the directory. It takes time
+// deletions. ErrLocked, after a moment, names the process that has the
+// directory. It takes time
 // for each record, about 10 µs.
 func Open(dir string, o Options) (_ *Dir, err error) {
 	dir, err = filepath.Abs(dir)
@@ -66,7 +67,7 @@ func Open(dir string, o Options) (_ *Dir, err error) {
 	}
 	d := &Dir{dir: dir, sync: o.Sync, lock: lock, flush: newFlusher(), kinds: map[string]bool{}}
 	if err := d.sweep(); err != nil {
-		return nil, errors.Join(err, lock.Close())
+		return nil, errors.Join(err, unlock(lock), lock.Close())
 	}
 	return d, nil
 }
@@ -108,7 +109,7 @@ func (d *Dir) Close() error {
 		return nil
 	}
 	d.closed = true
-	if err := d.lock.Close(); err != nil {
+	if err := errors.Join(unlock(d.lock), d.lock.Close()); err != nil {
 		return fmt.Errorf("unlock state directory %s: %w", d.dir, err)
 	}
 	return nil

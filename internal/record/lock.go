@@ -6,6 +6,7 @@ import (
 	"os"
 	"strconv"
 	"strings"
+	"time"
 )
 
 // takeLock locks the file for as long as it is open and writes this process's
@@ -21,7 +22,7 @@ func takeLock(name string) (_ *os.File, err error) {
 			err = errors.Join(err, f.Close())
 		}
 	}()
-	if err := lockExclusive(f); err != nil {
+	if err := awaitLock(f); err != nil {
 		if errors.Is(err, ErrLocked) {
 			return nil, fmt.Errorf("%w by %s", ErrLocked, holder(f))
 		}
@@ -29,6 +30,35 @@ func takeLock(name string) (_ *os.File, err error) {
 	}
 	sign(f)
 	return f, nil
+}
+
+// lockWait is how long a lock that is taken may last. A process that is killed
+// while it starts another one shares its open files with that one until it runs
+// its own program.
+const (
+	lockWait = 200 * time.Millisecond
+	lockLook = 10 * time.Millisecond
+)
+
+func awaitLock(f *os.File) error {
+	err := lockExclusive(f)
+	if !errors.Is(err, ErrLocked) {
+		return err
+	}
+	late := time.NewTimer(lockWait)
+	defer late.Stop()
+	look := time.NewTicker(lockLook)
+	defer look.Stop()
+	for {
+		select {
+		case <-late.C:
+			return err
+		case <-look.C:
+			if err = lockExclusive(f); !errors.Is(err, ErrLocked) {
+				return err
+			}
+		}
+	}
 }
 
 // signBytes is the length of what a holder writes. It is always the same, so

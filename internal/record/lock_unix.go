@@ -23,3 +23,7 @@ func lockExclusive(f *os.File) error {
 		}
 	}
 }
+
+// unlock ends the lock at once, also where a process that is being started
+// shares the open file for a moment still.
+func unlock(f *os.File) error { return unix.Flock(int(f.Fd()), unix.LOCK_UN) }

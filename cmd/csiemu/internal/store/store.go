@@ -53,7 +53,7 @@ func New(ctx context.Context, name string, o Options) (_ backends.Backend, err e
 	if err := Check(name, o.Dir); err != nil {
 		return nil, err
 	}
-	if err := require(ctx, name); err != nil {
+	if err := probe(ctx, name); err != nil {
 		return nil, fmt.Errorf("open backend %s: %w", name, err)
 	}
 	if o.Dir != "" {

@@ -31,9 +31,9 @@ var kinds = map[string]kind{
 	},
 }
 
-// require asks for what every real volume needs, so that its absence is said
+// probe asks for what every real volume needs, so that its absence is said
 // before anything is made and not with the first volume.
-func require(ctx context.Context, name string) error {
+func probe(ctx context.Context, name string) error {
 	if name == Memory {
 		return nil
 	}

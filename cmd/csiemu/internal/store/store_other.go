@@ -10,4 +10,4 @@ var (
 	kinds    map[string]kind
 )
 
-func require(context.Context, string) error { return nil }
+func probe(context.Context, string) error { return nil }
