@@ -8,7 +8,6 @@ import (
 
 	"github.com/csiemu/csiemu/backends"
 	"github.com/csiemu/csiemu/backends/loop"
-	"github.com/csiemu/csiemu/backends/memory"
 	"github.com/csiemu/csiemu/backends/tmpfs"
 	"github.com/csiemu/csiemu/internal/kernel"
 	"github.com/csiemu/csiemu/internal/testenv"
@@ -38,13 +37,5 @@ func backendCases() []backendCase {
 			},
 		},
 		memoryCase(),
-	}
-}
-
-func memoryCase() backendCase {
-	return backendCase{
-		name: "memory", size: 16 * mib,
-		capabilities: []*csi.VolumeCapability{mountCapability(""), blockCapability()},
-		open:         func(*testing.T, string) backends.Backend { return memory.New(memory.Options{}) },
 	}
 }

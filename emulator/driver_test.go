@@ -19,6 +19,7 @@ import (
 	"google.golang.org/grpc/status"
 
 	"github.com/csiemu/csiemu/backends"
+	"github.com/csiemu/csiemu/backends/memory"
 	"github.com/csiemu/csiemu/emulator"
 )
 
@@ -328,4 +329,12 @@ func normalize(err error) error {
 		return status.Error(codes.InvalidArgument, "it is served")
 	}
 	return err
+}
+
+func memoryCase() backendCase {
+	return backendCase{
+		name: "memory", size: 16 * mib,
+		capabilities: []*csi.VolumeCapability{mountCapability(""), blockCapability()},
+		open:         func(*testing.T, string) backends.Backend { return memory.New(memory.Options{}) },
+	}
 }
