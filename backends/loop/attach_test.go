@@ -157,9 +157,11 @@ func TestDetachStopsAllIOOfADeviceInUse(t *testing.T) {
 	require.NoError(t, err)
 
 	require.NoError(t, r.backend.Detach(t.Context(), v, a))
-	_, err = user.WriteAt([]byte("behind"), 0)
+	// Kernels before 6.5 must leave the first sector.
+	_, err = user.WriteAt([]byte("behind"), 64<<10)
 	require.Error(t, err)
 	require.Equal(t, "before", read(t, image(v))[:6])
+	require.NotContains(t, read(t, image(v)), "behind")
 
 	next := backends.Attachment{ID: newID("att")}
 	started := time.Now()

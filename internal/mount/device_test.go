@@ -179,12 +179,12 @@ func TestReplayReleasesTheDeviceWhileProcessesStart(t *testing.T) {
 	dir := workDir(t)
 	d := attach(t, ext4Image(t, dir), false)
 	defer startProcesses(t)()
-	for range 15 {
+	for range fewer(15) {
 		require.NoError(t, mount.Replay(t.Context(), d.Path(), "ext4", mount.Options{}))
 		requireUnclaimed(t, d)
 	}
 	target := dirIn(t, dir, "target")
-	for range 15 {
+	for range fewer(15) {
 		require.NoError(t, mount.Mount(t.Context(), d.Path(), target, "ext4", mount.Options{}))
 		require.NoError(t, mount.Unmount(target))
 		requireUnclaimed(t, d)

@@ -98,6 +98,14 @@ func requireNothingMounted(tb testing.TB, dir string) {
 	require.Empty(tb, entries)
 }
 
+// fewer is how often a race is tried with -short.
+func fewer(n int) int {
+	if testing.Short() {
+		return n / 5
+	}
+	return n
+}
+
 // oPath opens a path without asking its file system.
 const oPath = unix.O_PATH
 

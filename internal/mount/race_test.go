@@ -65,6 +65,7 @@ func startSwapper(a, b string) *swapper {
 
 // race counts turns until there were n of them and as many swaps.
 func (s *swapper) race(n int) iter.Seq[int] {
+	n = fewer(n)
 	return func(yield func(int) bool) {
 		for turn := 0; turn < n || s.swaps.Load() < int64(n); turn++ {
 			if !yield(turn) {

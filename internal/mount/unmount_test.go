@@ -156,7 +156,7 @@ func TestUnmountWhileProcessesStart(t *testing.T) {
 	target := dirIn(t, workDir(t), "target")
 	stop := startProcesses(t)
 	defer stop()
-	for range 200 {
+	for range fewer(200) {
 		require.NoError(t, mount.Mount(t.Context(), "test", target, "tmpfs", mount.Options{}))
 		require.NoError(t, mount.Unmount(target))
 	}

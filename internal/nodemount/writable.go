@@ -8,7 +8,9 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"path/filepath"
 	"slices"
+	"strings"
 	"unsafe"
 
 	"golang.org/x/sys/unix"
@@ -45,7 +47,33 @@ func CheckWritable(path string) error {
 			return fmt.Errorf("file system at %s refuses writes after an error (%s): %w", path, state, backends.ErrPrecondition)
 		}
 	}
-	return nil
+	return tryAfterErrors(path)
+}
+
+// tryAfterErrors writes to an ext4 that has met an error. Kernels between those
+// that make such a file system read-only and those that call it emergency_ro
+// (ext4, "don't set SB_RDONLY after filesystem errors") show it by nothing else.
+func tryAfterErrors(path string) error {
+	var st unix.Stat_t
+	if err := unix.Stat(path, &st); err != nil {
+		return fmt.Errorf("ask what is mounted at %s: %w", path, err)
+	}
+	device, err := os.Readlink(fmt.Sprintf("/sys/dev/block/%d:%d", unix.Major(st.Dev), unix.Minor(st.Dev)))
+	if err != nil {
+		return nil // not on a block device
+	}
+	count, err := os.ReadFile(filepath.Join("/sys/fs/ext4", filepath.Base(device), "errors_count"))
+	if err != nil || strings.TrimSpace(string(count)) == "0" {
+		return nil // not ext4, or without an error
+	}
+	fd, err := unix.Open(path, unix.O_TMPFILE|unix.O_WRONLY|unix.O_CLOEXEC, 0o600)
+	switch {
+	case err == nil:
+		return unix.Close(fd)
+	case errors.Is(err, unix.EROFS), errors.Is(err, unix.EIO), errors.Is(err, unix.EUCLEAN):
+		return fmt.Errorf("file system at %s refuses writes after an error: %w: %w", path, err, backends.ErrPrecondition)
+	}
+	return nil // full, for one, which is no error of the file system
 }
 
 // kernelOptions are the options of the file system at path as the kernel tells
