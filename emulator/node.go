@@ -2,7 +2,9 @@ package emulator
 
 import (
 	"context"
+	"errors"
 	"fmt"
+	"strings"
 
 	"github.com/container-storage-interface/spec/lib/go/csi"
 
@@ -18,6 +20,9 @@ type nodeServer struct {
 	profile *Profile
 	config  Node
 	node    *node.Node
+	// stateDir is the directory of this process, absolute; empty if there is
+	// none.
+	stateDir string
 	// locks order the calls of this node.
 	locks *rpc.Locks
 }
@@ -41,7 +46,7 @@ func (s *nodeServer) NodeGetInfo(context.Context, *csi.NodeGetInfoRequest) (*csi
 }
 
 func (s *nodeServer) NodeStageVolume(ctx context.Context, req *csi.NodeStageVolumeRequest) (*csi.NodeStageVolumeResponse, error) {
-	if err := s.allows(req.GetVolumeCapability()); err != nil {
+	if err := errors.Join(s.allows(req.GetVolumeCapability()), s.outside(req.GetStagingTargetPath())); err != nil {
 		return nil, fmt.Errorf("stage volume %s: %w", req.GetVolumeId(), err)
 	}
 	err := s.node.Stage(ctx, node.StageRequest{
@@ -62,7 +67,7 @@ func (s *nodeServer) NodeUnstageVolume(ctx context.Context, req *csi.NodeUnstage
 }
 
 func (s *nodeServer) NodePublishVolume(ctx context.Context, req *csi.NodePublishVolumeRequest) (*csi.NodePublishVolumeResponse, error) {
-	if err := s.allows(req.GetVolumeCapability()); err != nil {
+	if err := errors.Join(s.allows(req.GetVolumeCapability()), s.outside(req.GetTargetPath())); err != nil {
 		return nil, fmt.Errorf("publish volume %s: %w", req.GetVolumeId(), err)
 	}
 	if req.GetVolumeContext()[ephemeralKey] == "true" {
@@ -133,6 +138,20 @@ func (s *nodeServer) NodeExpandVolume(ctx context.Context, req *csi.NodeExpandVo
 			req.GetVolumeId(), size, required, backends.ErrOutOfRange)
 	}
 	return &csi.NodeExpandVolumeResponse{CapacityBytes: size}, nil
+}
+
+// outside refuses a path in the emulator's own directory, or one that would hide
+// it.
+func (s *nodeServer) outside(path string) error {
+	if s.stateDir == "" || (!within(s.stateDir, path) && !within(path, s.stateDir)) {
+		return nil
+	}
+	return fmt.Errorf("path %q is in the way of the state directory %s: %w", path, s.stateDir, backends.ErrInvalid)
+}
+
+// within says whether a clean path is dir or lies below it.
+func within(dir, path string) bool {
+	return path == dir || strings.HasPrefix(path, strings.TrimSuffix(dir, "/")+"/")
 }
 
 // allows is the profile's check with what only a node can refuse.

@@ -26,6 +26,12 @@ func (e *Emulator) openNodes(ctx, background context.Context) error {
 
 func (e *Emulator) openNode(ctx, background context.Context, c Node) error {
 	s := &nodeServer{profile: e.profile, config: c, locks: rpc.NewLocks()}
+	if e.config.StateDir != "" {
+		var err error
+		if s.stateDir, err = filepath.Abs(e.config.StateDir); err != nil {
+			return err
+		}
+	}
 	e.nodes = append(e.nodes, s)
 	if e.array != nil {
 		if err := e.openNodeHalf(ctx, s, e.array); err != nil {

@@ -12,6 +12,7 @@ import (
 // config turns the flags into a configuration; its errors are mistakes of the
 // command line.
 func (f *serveFlags) config() (emulator.Config, error) {
+	f.trim()
 	if f.endpoint == "" {
 		return emulator.Config{}, usage("no endpoint: give --endpoint unix:///path/csi.sock, or set CSI_ENDPOINT")
 	}
@@ -37,11 +38,23 @@ func (f *serveFlags) config() (emulator.Config, error) {
 	if err != nil {
 		return emulator.Config{}, err
 	}
+	if err := f.checkSockets(nodes); err != nil {
+		return emulator.Config{}, err
+	}
 	return emulator.Config{
 		Profile: profile, StateDir: f.stateDir, Pools: pools, Nodes: nodes,
 		Services: emulator.Services(f.services), Link: ends,
 		Sync: f.sync, Strict: f.strict, StrictLocks: f.strict,
 	}, nil
+}
+
+// trim removes the spaces around values of lists, as in CSIEMU_NODE="a, b".
+func (f *serveFlags) trim() {
+	for _, values := range [][]string{f.nodes, f.topology, f.capacity, f.disable} {
+		for i, value := range values {
+			values[i] = strings.TrimSpace(value)
+		}
+	}
 }
 
 func (f *serveFlags) profile() (*emulator.Profile, error) {
@@ -54,6 +67,9 @@ func (f *serveFlags) profile() (*emulator.Profile, error) {
 	}
 	if f.attachLimit < 0 {
 		return nil, usage("read --attach-limit: %d is negative: give 0 for no limit", f.attachLimit)
+	}
+	if f.attachLimit > 0 && f.noAttach {
+		return nil, usage("--attach-limit limits what --no-attach does without: give one of them")
 	}
 	p.MaxVolumesPerNode = f.attachLimit
 	if len(f.topology) > 0 {

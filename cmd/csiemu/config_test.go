@@ -36,6 +36,7 @@ func TestNodesShareTheTopologyAndBringTheirSockets(t *testing.T) {
 	require.NoError(t, err)
 	require.Equal(t, []emulator.Node{{Name: host, Topology: segments}}, parsed(t, "--topology", "zone=a", "--topology", "rack=7").Nodes)
 	require.Empty(t, parsed(t).Nodes)
+	require.Equal(t, map[string]string{"zone": "a", "rack": "7"}, parsed(t, "--node", " one", "--topology", "zone=a, rack=7 ").Nodes[0].Topology)
 }
 
 func TestProfileFollowsTheFlags(t *testing.T) {

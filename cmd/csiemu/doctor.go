@@ -3,8 +3,12 @@ package main
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
+	"io/fs"
+	"os"
+	"strings"
 	"text/tabwriter"
 
 	"github.com/spf13/cobra"
@@ -22,7 +26,10 @@ It changes nothing.`
 // diagnosis is what doctor finds; its JSON form is for programs.
 type diagnosis struct {
 	Abilities []kernel.Answer `json:"abilities"`
-	Leaks     []leaks.Leak    `json:"leaks"`
+	// Leaks is null where they were not looked for.
+	Leaks []leaks.Leak `json:"leaks"`
+	// LeaksNotLookedFor says why leaks were not looked for; empty if they were.
+	LeaksNotLookedFor string `json:"leaksNotLookedFor,omitempty"`
 }
 
 func newDoctor() *cobra.Command {
@@ -45,11 +52,27 @@ func doctor(ctx context.Context, out io.Writer, stateDir, output string) error {
 	if output != "text" && output != "json" {
 		return usage("read --output: %q is no form: give text or json", output)
 	}
-	left, err := leaks.Find(ctx)
-	if err != nil {
-		return err
+	if stateDir != "" {
+		info, err := os.Stat(stateDir)
+		if err != nil {
+			return usage("read --state-dir: %w", err)
+		}
+		if !info.IsDir() {
+			return usage("read --state-dir: %s is no directory", stateDir)
+		}
 	}
-	d := diagnosis{Abilities: kernel.Report(ctx, stateDir), Leaks: left}
+	d := diagnosis{Abilities: kernel.Report(ctx, stateDir), Leaks: []leaks.Leak{}}
+	left, err := leaks.Find(ctx)
+	switch {
+	case ctx.Err() != nil:
+		return ctx.Err()
+	case errors.Is(err, fs.ErrPermission):
+		d.Leaks, d.LeaksNotLookedFor = nil, "needs root"
+	case err != nil: // the abilities often say why
+		d.Leaks, d.LeaksNotLookedFor = nil, err.Error()
+	case left != nil:
+		d.Leaks = left
+	}
 	if output == "text" {
 		return d.print(out)
 	}
@@ -58,31 +81,54 @@ func doctor(ctx context.Context, out io.Writer, stateDir, output string) error {
 	return encoder.Encode(d)
 }
 
-// print writes one aligned line an ability and one a leak.
+// print writes a table of abilities and one of leaks, if there are any.
 func (d diagnosis) print(out io.Writer) error {
 	w := tabwriter.NewWriter(out, 0, 0, 2, ' ', 0)
+	widest := 0
 	for _, a := range d.Abilities {
-		answer := "ok"
-		if !a.OK {
-			answer = "missing"
+		widest = max(widest, len(a.Feature))
+	}
+	for _, a := range d.Abilities {
+		if a.OK {
+			fmt.Fprintf(w, "ok\t%s\n", a.Feature)
+			continue
 		}
-		fmt.Fprintf(w, "%s\t%s\twithout: %s\n", answer, a.Feature, a.Without)
-		if !a.OK {
-			fmt.Fprintf(w, "\t\t  %s%s\n", a.Reason, inParentheses(a.Remedy))
-		}
+		lines := wrap("without: " + a.Without)
+		lines = append(lines, wrap(a.Reason)...)
+		lines = append(lines, wrap(a.Remedy)...)
+		fmt.Fprintf(w, "missing\t%-*s\t%s\n", widest, a.Feature, strings.Join(lines, "\n\t\t"))
+	}
+	if err := w.Flush(); err != nil {
+		return err
+	}
+	fmt.Fprintln(out)
+	switch {
+	case d.LeaksNotLookedFor != "":
+		fmt.Fprintf(out, "leaks: not looked for: %s\n", d.LeaksNotLookedFor)
+	case len(d.Leaks) == 0:
+		fmt.Fprintln(out, "leaks: none: no device and no mount without an emulator")
+	default:
+		fmt.Fprintf(out, "leaks: %d\n", len(d.Leaks))
 	}
 	for _, l := range d.Leaks {
-		fmt.Fprintf(w, "left\t%s\t%s of %s: %s\n", l.Name, l.Kind, l.Of, l.Remedy)
-	}
-	if len(d.Leaks) == 0 {
-		fmt.Fprintln(w, "ok\tleaks\tnone: no device and no mount without an emulator")
+		fmt.Fprintf(w, "%s\t%s\n\tof %s\n\t%s\n", l.Kind, l.Name, l.Of, l.Remedy)
 	}
 	return w.Flush()
 }
 
-func inParentheses(remedy string) string {
-	if remedy == "" {
-		return ""
+// textWidth is the width of the last column, which leaves room for the others
+// in 120.
+const textWidth = 90
+
+// wrap breaks a text into lines; a word that is longer has a line of its own.
+func wrap(text string) (lines []string) {
+	for _, word := range strings.Fields(text) {
+		last := len(lines) - 1
+		if last < 0 || len(lines[last])+1+len(word) > textWidth {
+			lines = append(lines, word)
+			continue
+		}
+		lines[last] += " " + word
 	}
-	return " (" + remedy + ")"
+	return lines
 }

@@ -26,7 +26,7 @@ func variables(f *pflag.Flag) []string {
 func fromEnvironment(flags *pflag.FlagSet, lookup lookupFunc) error {
 	var errs []error
 	flags.VisitAll(func(f *pflag.Flag) {
-		if f.Changed || f.Name == "help" {
+		if f.Changed || f.Name == "help" || f.Name == "version" {
 			return
 		}
 		for _, name := range variables(f) {
@@ -35,7 +35,7 @@ func fromEnvironment(flags *pflag.FlagSet, lookup lookupFunc) error {
 				continue
 			}
 			if err := flags.Set(f.Name, value); err != nil {
-				errs = append(errs, usage("take --%s from %s: %w", f.Name, name, err))
+				errs = append(errs, usage("take --%s from %s: %s", f.Name, name, wrongValue(err)))
 			}
 			return
 		}

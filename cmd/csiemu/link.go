@@ -17,6 +17,8 @@ func (f *serveFlags) link() (emulator.Link, error) {
 	}
 	isNode := services == emulator.NodeService
 	switch {
+	case isNode && len(f.capacity) > 0:
+		return emulator.Link{}, usage("--capacity is for the array: give it to the process that has --array-listen")
 	case isNode && f.array == "":
 		return emulator.Link{}, usage("--services node needs its array: give --array unix://PATH.sock or tcp://HOST:PORT")
 	case !isNode && f.array != "":
@@ -27,6 +29,8 @@ func (f *serveFlags) link() (emulator.Link, error) {
 		return emulator.Link{}, usage("an array alone needs a place where its nodes find it: give --array-listen unix://PATH.sock or tcp://HOST:PORT")
 	case services == emulator.ControllerService && len(f.nodes)+len(f.topology) > 0:
 		return emulator.Link{}, usage("--node and --topology are for nodes: give them to the processes with --services node")
+	case f.array == "" && f.arrayListen == "" && f.secretFile != "":
+		return emulator.Link{}, usage("--secret-file is for array and nodes in separate processes: give --array-listen or --array too")
 	case f.array == "" && f.arrayListen == "":
 		return emulator.Link{}, nil
 	case f.secretFile == "":

@@ -42,6 +42,7 @@ func TestScripts(t *testing.T) {
 		WorkdirRoot:         t.TempDir(),
 		Deadline:            time.Now().Add(3 * time.Minute),
 		Cmds: map[string]func(*testscript.TestScript, bool, []string){
+			"empty":   empty,
 			"exits":   exits,
 			"serving": serving,
 			"sigterm": sigterm,
@@ -102,6 +103,18 @@ func exits(ts *testscript.TestScript, neg bool, args []string) {
 	}
 	if lines := strings.Count(stderr, "\n"); want != 0 && lines != 1 {
 		ts.Fatalf("%d lines on stderr, want one", lines)
+	}
+}
+
+// empty checks that nothing is in a directory: empty dir
+func empty(ts *testscript.TestScript, neg bool, args []string) {
+	if neg || len(args) != 1 {
+		ts.Fatalf("usage: empty DIRECTORY")
+	}
+	entries, err := os.ReadDir(ts.MkAbs(args[0]))
+	ts.Check(err)
+	if len(entries) > 0 {
+		ts.Fatalf("%s is left in %s", entries[0].Name(), args[0])
 	}
 }
 

@@ -8,6 +8,8 @@ import (
 	"strings"
 
 	"github.com/spf13/cobra"
+
+	"github.com/csiemu/csiemu/emulator"
 )
 
 const rootText = `csiemu is a storage system for tests: it serves the Container Storage Interface
@@ -15,7 +17,7 @@ over real volumes (loop devices, tmpfs) on one machine.
 
 Every flag is also an environment variable: --state-dir is CSIEMU_STATE_DIR, and
 flags that repeat take several values with commas between them. A flag on the
-command line wins. --endpoint is CSI_ENDPOINT as well.
+command line wins. --endpoint is CSI_ENDPOINT as well; CSIEMU_ENDPOINT wins over it.
 
 Exit status: 0 done, 1 failed while running, 2 wrong command line.`
 
@@ -56,6 +58,7 @@ func newRoot(lookup lookupFunc) *cobra.Command {
 		Use:           "csiemu",
 		Short:         "A storage system for tests, served over CSI",
 		Long:          rootText,
+		Version:       emulator.Version(),
 		Args:          unknownCommand,
 		SilenceErrors: true,
 		SilenceUsage:  true,
@@ -65,7 +68,8 @@ func newRoot(lookup lookupFunc) *cobra.Command {
 		},
 	}
 	root.CompletionOptions.HiddenDefaultCmd = true
-	root.SetFlagErrorFunc(func(_ *cobra.Command, err error) error { return usageError{err} })
+	root.SetFlagErrorFunc(func(_ *cobra.Command, err error) error { return wrongFlag(err) })
+	root.SetVersionTemplate(versionText())
 	root.AddCommand(newServe(), newDemo(), newDoctor(), newVersion())
 	return root
 }

@@ -22,10 +22,10 @@ const serveText = `Serve the CSI services on an endpoint until SIGTERM or SIGINT
 Volumes that are in use stay as they are when it ends, and are known again by
 the next start with the same state directory.`
 
-const serveExample = `  csiemu serve --endpoint unix:///run/csi/csi.sock --state-dir /var/lib/csiemu
+const serveExample = `  csiemu serve --endpoint unix:///run/csi.sock --state-dir /var/lib/csiemu
   csiemu serve --endpoint unix:///tmp/csi.sock --backend memory
-  csiemu serve --endpoint unix:///run/csi/csi.sock --state-dir /var/lib/csiemu \
-    --node node-a --node node-b=unix:///run/csi-b/csi.sock --capacity 100GiB --capacity fast=10GiB`
+  csiemu serve --endpoint unix:///run/csi.sock --state-dir /var/lib/csiemu \
+    --node node-a --node node-b=unix:///run/csi-b.sock --capacity 100GiB --capacity fast=10GiB`
 
 // serveFlags are the flags of serve, as they were given.
 type serveFlags struct {
@@ -58,12 +58,12 @@ func (f *serveFlags) define(flags *pflag.FlagSet) {
 	flags.StringVar(&f.stateDir, "state-dir", "", "directory of records and volumes; only --backend memory can do without")
 	flags.StringVar(&f.backend, "backend", store.Default(), "how bytes are kept: "+strings.Join(store.Names(), ", "))
 	flags.StringVar(&f.driverName, "driver-name", "", "name of the driver (default BACKEND.csiemu.dev)")
-	flags.StringSliceVar(&f.nodes, "node", nil, "node to serve, `NAME[=unix://PATH.sock]`: the first by its name alone, each further one on a socket of its own (default the host's name)")
+	flags.StringSliceVar(&f.nodes, "node", nil, "`NAME` of a node to serve; each further one with a socket of its own, as in NAME=unix://PATH.sock (default the host's name)")
 	flags.StringVar(&f.services, "services", string(emulator.AllServices), "what to serve: all, controller, node")
-	flags.StringSliceVar(&f.capacity, "capacity", nil, "size of the default pool, or of a named one: `SIZE or POOL=SIZE`; repeat for more (default 100GiB)")
+	flags.StringSliceVar(&f.capacity, "capacity", nil, "`SIZE` of the default pool, or POOL=SIZE of a named one; repeat for more (default 100GiB)")
 	flags.Int64Var(&f.attachLimit, "attach-limit", 0, "most volumes attached to one node; 0 means no limit")
 	flags.BoolVar(&f.noAttach, "no-attach", false, "be a driver without ControllerPublishVolume")
-	flags.StringSliceVar(&f.topology, "topology", nil, "topology segment of every node, `KEY=VALUE`; repeat for more")
+	flags.StringSliceVar(&f.topology, "topology", nil, "`SEGMENT` of every node's topology, as in KEY=VALUE; repeat for more")
 	flags.StringSliceVar(&f.disable, "disable", nil, "capability to do without, as in EXPAND_VOLUME; repeat for more")
 	flags.BoolVar(&f.sync, "sync", false, "flush records and bytes, so that they survive a lost machine too")
 	flags.BoolVar(&f.strict, "strict", false, "refuse maps past their limit, and any second call on a volume (ABORTED)")
@@ -114,8 +114,26 @@ func (f *serveFlags) serve(ctx context.Context, cmd *cobra.Command) (err error) 
 		if closed := emu.Close(); err == nil {
 			err = closed
 		}
+		config.Log.Info("ended, volumes in use stay", "driver", config.Profile.DriverName)
 	}()
+	config.Log.Info("started", "driver", config.Profile.DriverName, "backend", f.backend, "stateDir", f.stateDir,
+		"nodes", nodeNames(config), "version", emulator.Version())
 	return blame(emu.ServeOn(ctx, listeners))
+}
+
+// nodeNames are the names of the nodes that an emulator serves, with commas.
+func nodeNames(c emulator.Config) string {
+	var names []string
+	for _, n := range c.Nodes {
+		names = append(names, n.Name)
+	}
+	if len(names) == 0 && c.Services != emulator.ControllerService {
+		host, err := os.Hostname() // as the emulator names it
+		if err == nil {
+			names = []string{host}
+		}
+	}
+	return strings.Join(names, ",")
 }
 
 // blame makes a configuration that the emulator refuses a mistake of the command

@@ -15,9 +15,13 @@ func newVersion() *cobra.Command {
 		Short: "Print the version",
 		Args:  noArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			_, err := fmt.Fprintf(cmd.OutOrStdout(), "csiemu %s, %s, %s/%s\n",
-				emulator.Version(), runtime.Version(), runtime.GOOS, runtime.GOARCH)
+			_, err := fmt.Fprint(cmd.OutOrStdout(), versionText())
 			return err
 		},
 	}
+}
+
+// versionText is the line of `csiemu version` and `csiemu --version`.
+func versionText() string {
+	return fmt.Sprintf("csiemu %s, %s, %s/%s\n", emulator.Version(), runtime.Version(), runtime.GOOS, runtime.GOARCH)
 }

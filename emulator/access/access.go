@@ -16,6 +16,9 @@ import (
 // the device itself may be writable, for other nodes.
 const ReadOnlyKey = "csiemu.dev/readonly"
 
+// VolumeKey is the volume's id in its publish context.
+const VolumeKey = "csiemu.dev/volume"
+
 // Mode is an access mode of the specification.
 type Mode = csi.VolumeCapability_AccessMode_Mode
 

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"os"
 	"path/filepath"
 	"testing"
 
@@ -300,4 +301,106 @@ func TestDamagedRecordDoesNotStopTheOthers(t *testing.T) {
 	set, err := filepath.Glob(filepath.Join(b.dir, "damaged", "*"))
 	require.NoError(t, err)
 	require.Len(t, set, 1)
+}
+
+// TestRecordsThatAreNotWhatTheySay are set aside with their bytes, whatever they
+// say to be.
+func TestRecordsThatAreNotWhatTheySay(t *testing.T) {
+	t.Parallel()
+	for name, spoil := range map[string]func(*array.Volume) any{
+		"nothing in it":    func(*array.Volume) any { return map[string]string{} },
+		"another id":       func(v *array.Volume) any { v.ID = "vol-other"; return v },
+		"an unknown state": func(v *array.Volume) any { v.State = "archived"; return v },
+		"no name":          func(v *array.Volume) any { v.Name = ""; return v },
+		"a negative size":  func(v *array.Volume) any { v.Layout.SizeBytes = -1; return v },
+		"a taken name":     func(v *array.Volume) any { v.Name = "a"; return v },
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			b := open(t, t.TempDir())
+			first, err := b.Create(t.Context(), request("a"))
+			require.NoError(t, err)
+			v, err := b.Create(t.Context(), request("b"))
+			require.NoError(t, err)
+			if v.ID < first.ID {
+				// Records load in the order of their ids: the later one loses.
+				first, v = v, first
+			}
+			spoiled := *v
+			record := spoil(&spoiled)
+			if name == "a taken name" {
+				spoiled.Name = first.Name
+			}
+			require.NoError(t, b.store.Put(t.Context(), "volumes", v.ID, record))
+			image := filepath.Join(b.store.Path("volumes", v.ID), "image")
+			require.NoError(t, os.WriteFile(image, []byte("bytes"), 0o600))
+			b = b.restart(t)
+			require.Equal(t, int64(pool-16*mib), b.free(t))
+			kept, err := filepath.Glob(filepath.Join(b.dir, "damaged", "*", "image"))
+			require.NoError(t, err)
+			require.Len(t, kept, 1)
+			require.Empty(t, b.backend.done, "nothing is deleted")
+		})
+	}
+}
+
+func TestAStateDirectoryBelongsToOneBackend(t *testing.T) {
+	t.Parallel()
+	b := open(t, t.TempDir())
+	_, err := array.Open(t.Context(), array.Options{
+		Backend: renamed{b.backend}, Store: b.store, Pools: map[string]int64{"default": pool}, DefaultPool: "default",
+	})
+	require.ErrorIs(t, err, backends.ErrInvalid)
+	require.ErrorContains(t, err, "backend memory")
+}
+
+type renamed struct{ backends.Backend }
+
+func (renamed) Name() string { return "other" }
+
+func TestWhatIsNoRecordStaysAndStopsNobody(t *testing.T) {
+	t.Parallel()
+	b := open(t, t.TempDir())
+	_, err := b.Create(t.Context(), request("v"))
+	require.NoError(t, err)
+	stray := filepath.Join(b.dir, "volumes", "README~")
+	require.NoError(t, os.WriteFile(stray, nil, 0o600))
+	b = b.restart(t)
+	require.FileExists(t, stray)
+	volumes, _, err := b.List("", 0)
+	require.NoError(t, err)
+	require.Len(t, volumes, 1)
+}
+
+func TestAFailedGrowthIsFinishedByTheNextCall(t *testing.T) {
+	t.Parallel()
+	b := open(t, t.TempDir())
+	v, err := b.Create(t.Context(), request("v"))
+	require.NoError(t, err)
+	b.backend.fail["grow"] = fmt.Errorf("%w: %w", errBroken, backends.ErrExhausted)
+	_, err = b.Expand(t.Context(), v.ID, 32*mib, 0, true)
+	require.ErrorIs(t, err, backends.ErrOutOfRange)
+	_, err = b.Expand(t.Context(), v.ID, 32*mib, 0, true)
+	require.ErrorIs(t, err, backends.ErrOutOfRange, "still not grown")
+	delete(b.backend.fail, "grow")
+	grown, err := b.Expand(t.Context(), v.ID, 32*mib, 0, true)
+	require.NoError(t, err)
+	require.False(t, grown.Growing)
+	require.EqualValues(t, 32*mib, grown.Layout.SizeBytes)
+	require.EqualValues(t, pool-32*mib, b.free(t))
+}
+
+func TestAReaderIsTold(t *testing.T) {
+	t.Parallel()
+	b := open(t, t.TempDir())
+	v, err := b.Create(t.Context(), request("v"))
+	require.NoError(t, err)
+	mode := access.Capability{Mode: csi.VolumeCapability_AccessMode_MULTI_NODE_SINGLE_WRITER}
+	writer, err := b.Attach(t.Context(), v.ID, array.Attachment{NodeID: "n1", Capability: mode})
+	require.NoError(t, err)
+	reader, err := b.Attach(t.Context(), v.ID, array.Attachment{NodeID: "n2", ReadOnly: true, Capability: mode})
+	require.NoError(t, err)
+	require.NotContains(t, writer, access.ReadOnlyKey)
+	require.Equal(t, "true", reader[access.ReadOnlyKey])
+	require.Equal(t, v.ID, reader[access.VolumeKey])
 }

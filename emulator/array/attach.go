@@ -12,9 +12,6 @@ import (
 	"github.com/csiemu/csiemu/internal/undo"
 )
 
-// ArrayKey is the key of the array's id in publish contexts.
-const ArrayKey = "csiemu.dev/array"
-
 // Attach attaches a volume to a node and returns the publish context. Attached
 // in the same way already gives the same answer, in another way
 // backends.ErrExists; attached elsewhere without a multi-node access mode is
@@ -90,7 +87,7 @@ func (a *Array) connect(ctx context.Context, v *Volume, t Attachment) (map[strin
 	if publishContext == nil {
 		publishContext = map[string]string{}
 	}
-	publishContext[ArrayKey] = a.id
+	publishContext[access.VolumeKey] = v.ID
 	if t.readsOnly() {
 		publishContext[access.ReadOnlyKey] = "true"
 	}

@@ -13,7 +13,6 @@ import (
 
 // object is a volume or snapshot.
 type object interface {
-	comparable
 	key() (id, name string, seq uint64)
 	listed() bool
 }

@@ -5,7 +5,6 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"log/slog"
 
 	"github.com/csiemu/csiemu/backends"
 	"github.com/csiemu/csiemu/internal/record"
@@ -14,6 +13,8 @@ import (
 // identity is the array's own record.
 type identity struct {
 	ID string `json:"id"`
+	// Backend is the name of the backend that keeps the bytes.
+	Backend string `json:"backend"`
 }
 
 const (
@@ -114,24 +115,48 @@ func (a *Array) identify(ctx context.Context) error {
 		return err
 	}
 	if len(known) > 0 {
+		if have := known[0].Backend; have != a.backend.Name() {
+			return fmt.Errorf("the state directory holds volumes of backend %s, not %s; give it that backend, or another directory: %w",
+				have, a.backend.Name(), backends.ErrInvalid)
+		}
 		a.id = known[0].ID
 		return nil
 	}
 	a.id = newID("array-")
-	if err := a.store.Put(ctx, arrayKind, arrayID, identity{ID: a.id}); err != nil {
+	if err := a.store.Put(ctx, arrayKind, arrayID, identity{ID: a.id, Backend: a.backend.Name()}); err != nil {
 		return fmt.Errorf("record the array's id: %w", err)
 	}
 	return nil
 }
 
-// load reads all records of a kind. A damaged one is reported and does not stop
-// the others; a directory without a record was never acknowledged and goes.
-func load[T any](ctx context.Context, a *Array, kind string) ([]*T, error) {
+// checked is a record that can tell whether it is what its place says.
+type checked interface {
+	// check is given the id of the record's place.
+	check(id string) error
+}
+
+// load reads all records of a kind. A damaged one is set aside and reported,
+// and does not stop the others.
+func load[T any, P interface {
+	*T
+	checked
+}](ctx context.Context, a *Array, kind string) ([]*T, error) {
 	var out []*T
+	names := map[string]string{}
 	damaged, err := a.store.Load(ctx, kind, func(id string, data []byte) error {
 		v := new(T)
 		if err := json.Unmarshal(data, v); err != nil {
 			return fmt.Errorf("decode: %w: %w", err, record.ErrDamaged)
+		}
+		if err := P(v).check(id); err != nil {
+			return fmt.Errorf("%w: %w", err, record.ErrDamaged)
+		}
+		if o, ok := any(v).(object); ok {
+			_, name, _ := o.key()
+			if other := names[name]; other != "" {
+				return fmt.Errorf("its name %q is that of %s: %w", name, other, record.ErrDamaged)
+			}
+			names[name] = id
 		}
 		out = append(out, v)
 		return nil
@@ -139,21 +164,25 @@ func load[T any](ctx context.Context, a *Array, kind string) ([]*T, error) {
 	if err != nil {
 		return nil, fmt.Errorf("load %s: %w", kind, err)
 	}
+	return out, a.report(ctx, kind, damaged)
+}
+
+// report logs what could not be loaded, and refuses to go on where what a record
+// stands for would be taken for something that no record explains.
+func (a *Array) report(ctx context.Context, kind string, damaged []record.Damaged) error {
 	for _, d := range damaged {
 		switch {
 		case errors.Is(d.Err, record.ErrNewer):
-			return nil, fmt.Errorf("load %s: %s; start the csiemu that wrote it, or give this one another state directory: %w", kind, d.Path, d.Err)
-		case errors.Is(d.Err, record.ErrDamaged) && d.MovedTo == "":
-			// Left in place it would look like something that no record
-			// explains, and be freed.
-			return nil, fmt.Errorf("load %s: set the damaged record at %s aside: %w", kind, d.Path, d.Err)
-		case !d.Orphan:
-			a.log.LogAttrs(ctx, slog.LevelError, "record set aside", slog.String("what", d.String()))
-			continue
-		}
-		if err := a.store.Delete(ctx, kind, d.ID); err != nil {
-			a.log.ErrorContext(ctx, "directory without a record is not removed", "path", d.Path, "error", err)
+			return fmt.Errorf("load %s: %s; start the csiemu that wrote it, or give this one another state directory: %w", kind, d.Path, d.Err)
+		case errors.Is(d.Err, record.ErrForeign):
+			a.log.WarnContext(ctx, "something that is no record lies among the records", "path", d.Path)
+		case errors.Is(d.Err, record.ErrOrphan) && d.MovedTo == "":
+			a.log.WarnContext(ctx, "what was deleted is not gone yet; the next start tries again", "path", d.Path)
+		case d.Path != "" && d.MovedTo == "":
+			return fmt.Errorf("load %s: set the damaged record at %s aside: %w", kind, d.Path, d.Err)
+		default:
+			a.log.ErrorContext(ctx, "record set aside", "error", d.String())
 		}
 	}
-	return out, nil
+	return nil
 }

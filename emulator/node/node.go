@@ -66,6 +66,9 @@ type Node struct {
 	Options
 	mu      sync.RWMutex
 	volumes map[string]*Volume
+	// lost are the records that could not be read, by their ids. Nobody knows
+	// what is mounted for them.
+	lost map[string]record.Damaged
 }
 
 // Open loads a node from its records and undoes what a killed process held.
@@ -76,11 +79,14 @@ func Open(ctx context.Context, o Options) (*Node, error) {
 	if o.Lock == nil {
 		o.Lock = func(context.Context, string) (func(), error) { return func() {}, nil }
 	}
-	n := &Node{Options: o, volumes: map[string]*Volume{}}
-	damaged, err := n.Store.Load(ctx, volumeKind, func(_ string, data []byte) error {
+	n := &Node{Options: o, volumes: map[string]*Volume{}, lost: map[string]record.Damaged{}}
+	damaged, err := n.Store.Load(ctx, volumeKind, func(id string, data []byte) error {
 		v := new(Volume)
 		if err := json.Unmarshal(data, v); err != nil {
 			return fmt.Errorf("decode: %w: %w", err, record.ErrDamaged)
+		}
+		if recordID(v.ID) != id || v.StagingPath == "" {
+			return fmt.Errorf("it says to be volume %q at %q: %w", v.ID, v.StagingPath, record.ErrDamaged)
 		}
 		n.volumes[v.ID] = v
 		return nil
@@ -89,13 +95,17 @@ func Open(ctx context.Context, o Options) (*Node, error) {
 		return nil, fmt.Errorf("open node %s: %w", n.Name, err)
 	}
 	for _, d := range damaged {
-		if d.Orphan {
-			if err := n.Store.Delete(ctx, volumeKind, d.ID); err != nil {
-				n.Log.ErrorContext(ctx, "directory without a record is not removed", "path", d.Path, "error", err)
-			}
-			continue
+		switch {
+		case errors.Is(d.Err, record.ErrNewer):
+			return nil, fmt.Errorf("open node %s: %s; start the csiemu that wrote it: %w", n.Name, d.Path, d.Err)
+		case errors.Is(d.Err, record.ErrForeign):
+			n.Log.WarnContext(ctx, "something that is no record lies among the records", "path", d.Path)
+		case errors.Is(d.Err, record.ErrOrphan):
+			n.Log.WarnContext(ctx, "a directory without a record lies among the records", "path", d.Path)
+		default:
+			n.lost[d.ID] = d
+			n.Log.ErrorContext(ctx, "record set aside; its volume may be mounted, and is left alone", "error", d.String())
 		}
-		n.Log.LogAttrs(ctx, slog.LevelError, "record set aside", slog.String("what", d.String()))
 	}
 	for _, v := range n.volumes {
 		if !v.Held {
@@ -162,6 +172,17 @@ func (n *Node) forget(ctx context.Context, id string) error {
 	defer n.mu.Unlock()
 	delete(n.volumes, id)
 	return nil
+}
+
+// checkLost refuses what could only be answered with the record of a volume that
+// was set aside.
+func (n *Node) checkLost(volumeID string) error {
+	d, ok := n.lost[recordID(volumeID)]
+	if !ok {
+		return nil
+	}
+	return fmt.Errorf("the record of volume %s is damaged and was moved to %s; unmount what is left of the volume by hand, or repair the record, and start node %s again: %w",
+		volumeID, d.MovedTo, n.Name, backends.ErrPrecondition)
 }
 
 // missing is the error for a volume that the node has no record of: the array

@@ -244,3 +244,58 @@ func TestVolumeThatNobodyKnows(t *testing.T) {
 	b.array.size = nil
 	require.ErrorIs(t, b.Publish(t.Context(), b.publication("v")), backends.ErrPrecondition)
 }
+
+func TestContextOfAnotherVolumeIsRefused(t *testing.T) {
+	t.Parallel()
+	b := open(t, t.TempDir())
+	r := b.attached(t, "v")
+	r.PublishContext[access.VolumeKey] = "other"
+	require.ErrorIs(t, b.Stage(t.Context(), r), backends.ErrPrecondition)
+	b.array.size = backends.ErrNotFound
+	require.ErrorIs(t, b.Stage(t.Context(), r), backends.ErrNotFound)
+	require.Empty(t, b.Volumes())
+}
+
+func TestStagingPathIsNoTarget(t *testing.T) {
+	t.Parallel()
+	b := open(t, t.TempDir())
+	r := b.attached(t, "v")
+	require.NoError(t, b.Stage(t.Context(), r))
+	p := b.publication("v")
+	p.Path = r.Path
+	require.ErrorIs(t, b.Publish(t.Context(), p), backends.ErrInvalid)
+	require.NoError(t, b.Unstage(t.Context(), "v", r.Path))
+}
+
+// TestVolumeWithADamagedRecord is never said to be unpublished: nobody knows what
+// is mounted.
+func TestVolumeWithADamagedRecord(t *testing.T) {
+	t.Parallel()
+	b := open(t, t.TempDir())
+	r := b.attached(t, "v")
+	require.NoError(t, b.Stage(t.Context(), r))
+	records, err := filepath.Glob(filepath.Join(b.dir, "state", "volumes", "*", "record.json"))
+	require.NoError(t, err)
+	require.Len(t, records, 1)
+	require.NoError(t, os.Truncate(records[0], 0))
+	b = b.restart(t)
+	require.ErrorIs(t, b.Unpublish(t.Context(), "v", "/x"), backends.ErrPrecondition)
+	require.ErrorIs(t, b.Unstage(t.Context(), "v", r.Path), backends.ErrPrecondition)
+	require.ErrorIs(t, b.Stage(t.Context(), r), backends.ErrPrecondition)
+	require.NoError(t, b.Unpublish(t.Context(), "another", "/x"))
+}
+
+// TestHoldAndStageDoNotWaitForEachOtherForEver is a snapshot that has the volume
+// locked in the array, while a stage has it locked on the node and waits for the
+// array.
+func TestHoldAndStageDoNotWaitForEachOtherForEver(t *testing.T) {
+	t.Parallel()
+	b := open(t, t.TempDir(), func(o *node.Options) {
+		o.Lock = func(ctx context.Context, _ string) (func(), error) {
+			<-ctx.Done()
+			return nil, ctx.Err()
+		}
+	})
+	_, err := b.Hold(t.Context(), "v")
+	require.ErrorIs(t, err, backends.ErrAborted)
+}

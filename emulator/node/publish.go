@@ -54,6 +54,9 @@ func (n *Node) publishStaged(ctx context.Context, req PublishRequest) error {
 	if err != nil {
 		return err
 	}
+	if req.Path == v.StagingPath {
+		return fmt.Errorf("the target %q is where it is staged: %w", req.Path, backends.ErrInvalid)
+	}
 	want := Target{Path: req.Path, ReadOnly: req.ReadOnly, Capability: req.Capability}
 	if err := n.admit(v, want); err != nil {
 		return err
@@ -129,7 +132,8 @@ func (n *Node) admit(v *Volume, want Target) error {
 // bind records and makes a publication.
 func (n *Node) bind(ctx context.Context, v *Volume, want Target) error {
 	next := v
-	if _, ok := v.target(want.Path); !ok {
+	_, before := v.target(want.Path)
+	if !before {
 		next = v.clone()
 		next.Targets = append(next.Targets, want)
 		if err := n.put(ctx, next); err != nil {
@@ -141,10 +145,11 @@ func (n *Node) bind(ctx context.Context, v *Volume, want Target) error {
 	err := n.Backend.Publish(ctx, v.Staged, backends.PublishRequest{
 		Path: want.Path, ReadOnly: want.ReadOnly || v.ReadOnly, MountFlags: want.Capability.MountFlags,
 	})
-	if err != nil {
-		return errors.Join(err, undo.Run(ctx, func(ctx context.Context) error { return n.put(ctx, without(next, want.Path)) }))
+	if err == nil || before {
+		// What was on record before may still be there, in another way.
+		return err
 	}
-	return nil
+	return errors.Join(err, undo.Run(ctx, func(ctx context.Context) error { return n.put(ctx, without(next, want.Path)) }))
 }
 
 func without(v *Volume, path string) *Volume {
@@ -159,7 +164,7 @@ func without(v *Volume, path string) *Volume {
 func (n *Node) Unpublish(ctx context.Context, volumeID, path string) error {
 	v, ok := n.get(volumeID)
 	if !ok {
-		return nil
+		return n.checkLost(volumeID)
 	}
 	var err error
 	if _, ok := v.target(path); ok {

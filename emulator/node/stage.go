@@ -22,6 +22,9 @@ type StageRequest struct {
 // error; staged with another capability at the same path is
 // backends.ErrExists, at another path backends.ErrPrecondition.
 func (n *Node) Stage(ctx context.Context, req StageRequest) error {
+	if err := n.checkLost(req.VolumeID); err != nil {
+		return fmt.Errorf("stage volume %s on node %s: %w", req.VolumeID, n.Name, err)
+	}
 	if v, ok := n.get(req.VolumeID); ok {
 		done, err := n.stagedAlready(ctx, v, req)
 		if done || err != nil {
@@ -105,6 +108,9 @@ func (n *Node) stage(ctx context.Context, req StageRequest) error {
 // reach returns the publish context of a volume, attaching it where callers
 // don't.
 func (n *Node) reach(ctx context.Context, v *Volume, given map[string]string) (map[string]string, error) {
+	if of := given[access.VolumeKey]; !v.Local && of != "" && of != v.ID {
+		return nil, n.explain(ctx, v.ID, fmt.Errorf("the publish context is that of volume %s", of))
+	}
 	if !v.Local {
 		return given, nil
 	}
@@ -138,7 +144,7 @@ func (n *Node) undoStage(ctx context.Context, v *Volume) error {
 func (n *Node) Unstage(ctx context.Context, volumeID, path string) error {
 	v, ok := n.get(volumeID)
 	if !ok || v.Ephemeral || v.StagingPath != path {
-		return nil
+		return n.checkLost(volumeID)
 	}
 	if err := n.checkUnpublished(ctx, v); err != nil {
 		return fmt.Errorf("unstage volume %s on node %s: %w", volumeID, n.Name, err)

@@ -55,12 +55,14 @@ func register(name string, open func(dir string) (backends.Backend, error), acce
 	ginkgo.BeforeAll(func() {
 		dir, err := os.MkdirTemp("", "s")
 		gomega.Expect(err).NotTo(gomega.HaveOccurred())
-		backend, err := open(dir)
+		state := filepath.Join(dir, "state")
+		gomega.Expect(os.Mkdir(state, 0o700)).To(gomega.Succeed())
+		backend, err := open(state)
 		gomega.Expect(err).NotTo(gomega.HaveOccurred())
 		profile := emulator.DefaultProfile(name)
 		profile.MaxVolumesPerNode = 8
 		e, err := emulator.New(context.Background(), emulator.Config{
-			Backend: backend, Profile: profile, StateDir: dir, Nodes: []emulator.Node{{Name: "node-1"}},
+			Backend: backend, Profile: profile, StateDir: state, Nodes: []emulator.Node{{Name: "node-1"}},
 		})
 		gomega.Expect(err).NotTo(gomega.HaveOccurred())
 		config.Address = "unix://" + filepath.Join(dir, "csi.sock")

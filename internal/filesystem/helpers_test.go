@@ -51,6 +51,14 @@ func needType(tb testing.TB, t filesystem.Type) {
 	}[t])
 }
 
+// shortOnly skips the test for all types but one where little time is wanted.
+func shortOnly(tb testing.TB, t, only filesystem.Type) {
+	tb.Helper()
+	if testing.Short() && t != only {
+		tb.Skip("-short")
+	}
+}
+
 // newImage makes a sparse file of that many bytes.
 func newImage(tb testing.TB, size int64) string {
 	tb.Helper()

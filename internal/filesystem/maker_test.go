@@ -49,6 +49,7 @@ func TestMkfsRunsOnceAShape(t *testing.T) {
 	for fs, size := range types {
 		t.Run(string(fs), func(t *testing.T) {
 			needType(t, fs)
+			shortOnly(t, fs, filesystem.Ext4)
 			dir := countRuns(t, "mkfs."+string(fs))
 			maker := filesystem.NewMaker(filesystem.Options{})
 			var group sync.WaitGroup
@@ -218,6 +219,9 @@ func TestTempDirStaysEmpty(t *testing.T) {
 	dirs["tmpfs"], _ = newStore(t, 1<<15, mebibyte)
 	for name, dir := range dirs {
 		for fs, size := range types {
+			if testing.Short() && fs != filesystem.Ext4 {
+				continue
+			}
 			path := newFilesystem(t, filesystem.NewMaker(filesystem.Options{TempDir: dir}), fs, size)
 			require.NoError(t, check(t, path, fs), name)
 		}

@@ -22,6 +22,14 @@
 // package backends where the cause is clear, and *kernel.NotSupportedError where
 // the kernel lacks a call.
 //
+// # Forks
+//
+// A process that starts others hands them copies of all its descriptors for a
+// moment, whatever O_CLOEXEC says. This package does not let that keep a mount or
+// a device busy: its own descriptors are not copied, or the copies are waited
+// for. Where another package closed a file inside a mount a moment ago, Unmount
+// waits for a short time until the copies of that are gone as well.
+//
 // All functions are safe for concurrent use. For one target, callers make one
 // call at a time; only Stat and StatFS may run beside it.
 package mount

@@ -18,8 +18,9 @@ var (
 	// of, is in use. It is a backends.ErrPrecondition.
 	ErrBusy = fmt.Errorf("%w: in use", backends.ErrPrecondition)
 	// ErrDead is returned when what serves the file system at a path has gone
-	// (ENOTCONN, ECONNABORTED, ESTALE, EHOSTDOWN), or has shut it down after an error (EIO).
-	// Detach takes such a mount away. It is a backends.ErrPrecondition.
+	// (ENOTCONN, ECONNABORTED, ESTALE, EHOSTDOWN), or when the file system shut
+	// itself down after an error (EIO). Detach takes such a mount away. It is a
+	// backends.ErrPrecondition.
 	ErrDead = fmt.Errorf("%w: file system is dead", backends.ErrPrecondition)
 )
 

@@ -49,7 +49,7 @@ func mountOn(ctx context.Context, source, target, fsType string, o Options) erro
 		return err
 	}
 	if err = ctx.Err(); err == nil {
-		err = withoutFork(func() error { return c.mountOn(l, o) })
+		err = withoutFork(func() error { return c.mountAt(l, o) })
 	}
 	if err != nil {
 		c.close()
@@ -59,8 +59,8 @@ func mountOn(ctx context.Context, source, target, fsType string, o Options) erro
 	return nil
 }
 
-// mountOn mounts the created file system.
-func (c fsContext) mountOn(l place, o Options) error {
+// mountAt mounts the created file system. It is called withoutFork.
+func (c fsContext) mountAt(l place, o Options) error {
 	mnt, err := c.mount(o)
 	if err != nil {
 		return err
@@ -122,7 +122,8 @@ func createdContext(ctx context.Context, source, fsType string, o Options) (fsCo
 
 // attach moves a detached mount onto what lies at the place and makes sure that
 // it is seen under the path of the place. A directory that was renamed since it
-// was opened takes the mount along; it is undone then.
+// was opened takes the mount along; it is undone then. It is called withoutFork;
+// the path that it walks was walked just before.
 func attach(mnt int, l place) error {
 	target, err := l.open(0)
 	if err != nil {

@@ -132,14 +132,10 @@ func TestOrphans(t *testing.T) {
 	})
 	require.NoError(t, err)
 	require.Len(t, damaged, 1)
-	require.True(t, damaged[0].Orphan)
 	require.ErrorIs(t, damaged[0].Err, ErrOrphan)
 	require.Equal(t, d.Path("volumes", "orphan"), damaged[0].Path)
-	require.Empty(t, damaged[0].MovedTo)
-	require.FileExists(t, image, "the caller decides")
-
-	require.NoError(t, d.Delete(t.Context(), "volumes", "orphan"))
-	require.NoDirExists(t, damaged[0].Path)
+	require.NoFileExists(t, image)
+	require.FileExists(t, filepath.Join(damaged[0].MovedTo, "image"), "no crash leaves that, so it is not removed")
 	require.Len(t, load(t, d, "volumes"), 1)
 }
 
@@ -157,8 +153,7 @@ func TestForeignNamesAreReportedAndKept(t *testing.T) {
 	require.Equal(t, []string{"a"}, ids)
 	require.Len(t, damaged, 4)
 	for _, found := range damaged {
-		require.ErrorIs(t, found.Err, ErrDamaged)
-		require.False(t, found.Orphan)
+		require.ErrorIs(t, found.Err, ErrForeign)
 		require.Empty(t, found.MovedTo)
 		_, err := os.Lstat(found.Path)
 		require.NoError(t, err)

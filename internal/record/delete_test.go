@@ -86,7 +86,8 @@ func TestDeleteThatStopsHalfway(t *testing.T) {
 				})
 				require.NoError(t, err)
 				require.Len(t, damaged, 1)
-				require.True(t, damaged[0].Orphan)
+				require.ErrorIs(t, damaged[0].Err, ErrOrphan)
+				require.Empty(t, damaged[0].MovedTo)
 
 				finish(t, d)
 				require.NoDirExists(t, d.Path("volumes", "a"))

@@ -48,8 +48,7 @@ var _ Store = (*Dir)(nil)
 // Open takes the directory, making it (mode 0700) where it does not exist,
 // removes the unfinished writes of a killed process and ends its unfinished
 // deletions. ErrLocked, after a moment, names the process that has the
-// directory. It takes time
-// for each record, about 10 µs.
+// directory. It takes some 10 µs for each record.
 func Open(dir string, o Options) (_ *Dir, err error) {
 	dir, err = filepath.Abs(dir)
 	if err != nil {

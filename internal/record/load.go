@@ -26,7 +26,7 @@ func (d *Dir) Load(ctx context.Context, kind string, each func(id string, data [
 		if !e.IsDir() || !validName(id) {
 			damaged = append(damaged, Damaged{
 				Kind: kind, ID: id, Path: filepath.Join(kindDir, id),
-				Err: fmt.Errorf("it is no directory of a record: %w", ErrDamaged),
+				Err: fmt.Errorf("it is no directory of a record: %w", ErrForeign),
 			})
 			continue
 		}
@@ -60,8 +60,8 @@ func (d *Dir) loadOne(ctx context.Context, kind, id string, each func(id string,
 		return Damaged{}, nil
 	case err == nil, errors.Is(err, ErrNewer):
 		return found, nil
-	case errors.Is(err, ErrOrphan):
-		found.Orphan = true
+	case errors.Is(err, ErrOrphan) && wasDeleted(path):
+		// The next Open tries again to end the Delete.
 		return found, nil
 	case isDamage(err):
 		moved, err := d.setAside(ctx, kind, id)
@@ -73,6 +73,13 @@ func (d *Dir) loadOne(ctx context.Context, kind, id string, each func(id string,
 	default:
 		return found, err
 	}
+}
+
+// wasDeleted says whether what lies in a record's directory is what a Delete has
+// left.
+func wasDeleted(path string) bool {
+	_, err := os.Lstat(filepath.Join(path, deletedFile))
+	return err == nil
 }
 
 func (d *Dir) read(ctx context.Context, kind, id string) (data []byte, path string, err error) {

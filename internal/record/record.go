@@ -45,17 +45,14 @@ type Store interface {
 // Damaged is something that Load found and could not give to the caller.
 type Damaged struct {
 	Kind, ID string
-	// Orphan is true for a directory without a record. It stays where it is,
-	// at Path: the caller decides, and may Delete it.
-	Orphan bool
 	// Path is where it was found.
 	Path string
 	// MovedTo is the directory that now holds the record and all that lay
-	// beside it; empty where nothing was moved: orphans, names that are none of
-	// ours, and records of a newer version.
+	// beside it; empty where nothing was moved: what is none of ours, records
+	// of a newer version, and the rest of a Delete that did not end.
 	MovedTo string
-	// Err says what is wrong with it: it wraps ErrDamaged, ErrNewer or, for
-	// orphans, ErrOrphan.
+	// Err says what is wrong with it: it wraps ErrDamaged, ErrOrphan, ErrForeign
+	// or ErrNewer.
 	Err error
 }
 
@@ -82,8 +79,11 @@ var (
 	ErrDamaged = errors.New("record is damaged")
 	// ErrNewer is what Load finds in a record that a newer csiemu wrote.
 	ErrNewer = errors.New("record is of a newer version")
-	// ErrOrphan is what Load finds in a directory without a record.
+	// ErrOrphan is what Load finds in a directory that holds something, but no
+	// record. No crash leaves one: a record comes before what it explains.
 	ErrOrphan = errors.New("directory has no record")
+	// ErrForeign is what Load finds among the records and did not make.
+	ErrForeign = errors.New("none of ours")
 )
 
 // maxName is the length, in bytes, of the longest kind and id.
@@ -127,4 +127,4 @@ func checkNames(kind, id string) error {
 	return checkName("id", id)
 }
 
-func isDamage(err error) bool { return errors.Is(err, ErrDamaged) }
+func isDamage(err error) bool { return errors.Is(err, ErrDamaged) || errors.Is(err, ErrOrphan) }

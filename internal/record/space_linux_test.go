@@ -111,7 +111,8 @@ func TestDeleteEntersNoMount(t *testing.T) {
 	damaged, err := d.Load(t.Context(), "volumes", nil)
 	require.NoError(t, err)
 	require.Len(t, damaged, 1)
-	require.True(t, damaged[0].Orphan)
+	require.ErrorIs(t, damaged[0].Err, ErrOrphan)
+	require.Empty(t, damaged[0].MovedTo)
 
 	unmount()
 	require.NoError(t, d.Delete(t.Context(), "volumes", "a"))

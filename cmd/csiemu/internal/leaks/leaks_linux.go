@@ -8,6 +8,7 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+	"strconv"
 	"strings"
 	"syscall"
 
@@ -22,7 +23,8 @@ const namePrefix = "csiemu-"
 const sourcePrefix = "csiemu:"
 
 // Find returns the devices and mounts that csiemu made and that no running
-// emulator holds: those whose state directory is gone or not locked.
+// emulator holds: those whose state directory is gone or not locked. It opens
+// each loop device; the error is fs.ErrPermission for who may not.
 func Find(ctx context.Context) ([]Leak, error) {
 	locked, err := lockedFiles()
 	if err != nil {
@@ -41,7 +43,7 @@ func Find(ctx context.Context) ([]Leak, error) {
 		if !strings.HasPrefix(d.name, namePrefix) {
 			continue
 		}
-		stateDir := stateDirOf(d.backing)
+		stateDir := stateDirOf(image(bound, d))
 		if stateDir != "" && locked.has(stateDir) {
 			continue
 		}
@@ -65,13 +67,14 @@ func Find(ctx context.Context) ([]Leak, error) {
 }
 
 // Under returns every mount at or below dir, which is clean and absolute, and
-// every loop device whose file is there, whoever made them.
+// every loop device whose file is there, whoever made them. It opens no device,
+// so that anyone may ask.
 func Under(ctx context.Context, dir string) ([]Leak, error) {
 	mounts, err := mount.ListUnder(dir)
 	if err != nil {
 		return nil, fmt.Errorf("find leaks: %w", err)
 	}
-	bound, err := devices(ctx)
+	bound, err := backings(ctx)
 	if err != nil {
 		return nil, err
 	}
@@ -87,9 +90,10 @@ func Under(ctx context.Context, dir string) ([]Leak, error) {
 	return leaks, nil
 }
 
-// device is a bound loop device.
+// device is a bound loop device; its name may be unknown.
 type device struct{ path, name, backing string }
 
+// devices returns the bound loop devices with their names.
 func devices(ctx context.Context) ([]device, error) {
 	bound, err := loopdev.Scan(ctx)
 	if err != nil {
@@ -97,16 +101,77 @@ func devices(ctx context.Context) ([]device, error) {
 	}
 	var all []device
 	for _, s := range bound {
-		backing, err := os.ReadFile(fmt.Sprintf("/sys/block/loop%d/loop/backing_file", s.Index))
-		if errors.Is(err, fs.ErrNotExist) || errors.Is(err, syscall.ENODEV) {
-			continue // freed meanwhile
-		}
+		index := strconv.Itoa(s.Index)
+		backing, err := backingOf("/sys/block/loop" + index)
 		if err != nil {
-			return nil, fmt.Errorf("find leaks: %w", err)
+			return nil, err
 		}
-		all = append(all, device{fmt.Sprintf("/dev/loop%d", s.Index), s.Name, strings.TrimSpace(string(backing))})
+		if backing != "" {
+			all = append(all, device{"/dev/loop" + index, s.Name, backing})
+		}
 	}
 	return all, nil
+}
+
+// backings returns the bound loop devices without their names, which only the
+// devices themselves tell.
+func backings(ctx context.Context) ([]device, error) {
+	shown, err := filepath.Glob("/sys/block/loop[0-9]*")
+	if err != nil {
+		return nil, fmt.Errorf("find leaks: %w", err)
+	}
+	var all []device
+	for _, dir := range shown {
+		if err := ctx.Err(); err != nil {
+			return nil, fmt.Errorf("find leaks: %w", err)
+		}
+		backing, err := backingOf(dir)
+		if err != nil {
+			return nil, err
+		}
+		if backing != "" {
+			all = append(all, device{path: "/dev/" + filepath.Base(dir), backing: backing})
+		}
+	}
+	return all, nil
+}
+
+// backingOf returns the path of the file under a loop device, which dir in /sys
+// describes, "" if nothing is bound to it, also when it was freed meanwhile.
+func backingOf(dir string) (string, error) {
+	backing, err := os.ReadFile(filepath.Join(dir, "loop", "backing_file"))
+	if errors.Is(err, fs.ErrNotExist) || errors.Is(err, syscall.ENODEV) {
+		return "", nil
+	}
+	if err != nil {
+		return "", fmt.Errorf("find leaks: %w", err)
+	}
+	return strings.TrimSpace(string(backing)), nil
+}
+
+// image returns the file under a device. The read-only device of a block
+// publication lies over another loop device, whose file it is then.
+func image(bound []device, d device) string {
+	for range bound { // no more devices than there are lie over each other
+		below := slices.IndexFunc(bound, func(b device) bool { return isNodeOf(d.backing, b.path) })
+		if below < 0 {
+			break
+		}
+		d = bound[below]
+	}
+	return d.backing
+}
+
+// isNodeOf reports whether path is the device: in /dev, or as a node elsewhere.
+func isNodeOf(path, device string) bool {
+	if path == device {
+		return true
+	}
+	if filepath.Base(path) != filepath.Base(device) {
+		return false
+	}
+	info, err := os.Stat(path)
+	return err == nil && info.Mode()&fs.ModeDevice != 0
 }
 
 // stateDirOf returns the state directory above a path, "" if there is none: the

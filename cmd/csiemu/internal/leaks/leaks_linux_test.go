@@ -27,16 +27,22 @@ func bound(t *testing.T, dir, name string) (device, image string) {
 	require.NoError(t, err)
 	defer f.Close()
 	require.NoError(t, f.Truncate(1<<20))
+	return attach(t, f, loopdev.Config{Name: name}), image
+}
+
+// attach binds a loop device over a file until the test ends.
+func attach(t *testing.T, f *os.File, c loopdev.Config) (device string) {
+	t.Helper()
 	pool, err := loopdev.NewPool(loopdev.Options{})
 	require.NoError(t, err)
 	t.Cleanup(func() { require.NoError(t, pool.Close()) })
-	d, err := pool.Attach(t.Context(), f, loopdev.Config{Name: name})
+	d, err := pool.Attach(t.Context(), f, c)
 	require.NoError(t, err)
 	t.Cleanup(func() {
 		_, err := pool.Detach(context.WithoutCancel(t.Context()), d)
 		require.NoError(t, err)
 	})
-	return d.Path(), image
+	return d.Path()
 }
 
 // stateDir is a directory with the lock file of an emulator.
@@ -79,6 +85,24 @@ func TestDeviceOfARunningEmulatorIsNoLeak(t *testing.T) {
 	dir, lock := stateDir(t)
 	require.NoError(t, syscall.Flock(int(lock.Fd()), syscall.LOCK_EX|syscall.LOCK_NB))
 	device, _ := bound(t, dir, "csiemu-0123456789")
+	require.Empty(t, find(t, device))
+}
+
+func TestReadOnlyDeviceOverAnotherGoesWithIt(t *testing.T) {
+	t.Parallel()
+	dir, lock := stateDir(t)
+	device, _ := bound(t, dir, "csiemu-0123456789")
+	f, err := os.Open(device)
+	require.NoError(t, err)
+	defer f.Close()
+	reader := attach(t, f, loopdev.Config{Name: "csiemu-0123456789-ro-01234567", ReadOnly: true})
+	require.Equal(t, []Leak{{
+		Kind: "loop device", Name: reader, Of: device, StateDir: dir,
+		Remedy: "csiemu serve --state-dir " + dir + " takes it over, or losetup -d " + reader,
+	}}, find(t, reader))
+
+	require.NoError(t, syscall.Flock(int(lock.Fd()), syscall.LOCK_EX|syscall.LOCK_NB))
+	require.Empty(t, find(t, reader))
 	require.Empty(t, find(t, device))
 }
 
