@@ -49,11 +49,22 @@ func (b *Backend) attach(ctx context.Context, v backends.Volume, a backends.Atta
 	}
 	defer image.Close()
 	bound := b.of(v.ID)
+	if !bound.growing {
+		if err := requireLength(image, v.SizeBytes); err != nil {
+			return nil, err
+		}
+	}
 	if d, err := bound.carrying(a, image); d != nil || err != nil {
 		return d, err
 	}
 	if err := b.awaitReleased(ctx, bound, wait); err != nil {
 		return nil, err
+	}
+	if d, err := b.earlier(ctx, a, image); d != nil || err != nil {
+		if err == nil {
+			bound.device, bound.readOnly, bound.wanted = d, a.ReadOnly, nil
+		}
+		return d, err
 	}
 	if a.ReadOnly && !v.Block {
 		if err := b.replay(ctx, v, a, bound); err != nil {
@@ -64,7 +75,7 @@ func (b *Backend) attach(ctx context.Context, v backends.Volume, a backends.Atta
 	if err != nil {
 		return nil, err
 	}
-	bound.device, bound.readOnly = d, a.ReadOnly
+	bound.device, bound.readOnly, bound.wanted = d, a.ReadOnly, nil
 	return d, nil
 }
 
@@ -73,7 +84,7 @@ func (d *bound) carrying(a backends.Attachment, image *os.File) (*loopdev.Device
 	if d.device == nil {
 		return nil, nil
 	}
-	st, err := statusOf(d.device)
+	_, err := statusOf(d.device)
 	if errors.Is(err, loopdev.ErrNotBound) {
 		d.device = nil // somebody took it away; it is made anew
 		return nil, nil
@@ -81,12 +92,10 @@ func (d *bound) carrying(a backends.Attachment, image *os.File) (*loopdev.Device
 	if err != nil {
 		return nil, fmt.Errorf("look at device %s: %w", d.device.Path(), err)
 	}
-	id, err := imagefile.IdentityOf(image)
-	switch {
-	case err != nil:
+	if err := requireBacking(d.device, image); err != nil {
 		return nil, err
-	case backing(st) != id:
-		return nil, fmt.Errorf("device %s (%s) has another backing file than %s: %w", d.device.Path(), d.device.Name, image.Name(), backends.ErrPrecondition)
+	}
+	switch {
 	case d.device.Name != a.ID:
 		return nil, fmt.Errorf("it is attached as %s: %w", d.device.Name, backends.ErrPrecondition)
 	case d.readOnly != a.ReadOnly:
@@ -142,6 +151,7 @@ func replayOn(ctx context.Context, d *loopdev.Device, t filesystem.Type) error {
 // from now on and the kernel frees it with its last user.
 func (b *Backend) Detach(ctx context.Context, v backends.Volume, a backends.Attachment) error {
 	bound := b.of(v.ID)
+	bound.wanted = nil
 	if bound.device == nil || bound.device.Name != a.ID {
 		return nil
 	}

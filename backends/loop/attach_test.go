@@ -175,8 +175,9 @@ func TestDetachStopsAllIOOfADeviceInUse(t *testing.T) {
 	require.ErrorIs(t, err, context.DeadlineExceeded)
 
 	require.NoError(t, user.Close())
+	require.NoError(t, r.node.Unstage(t.Context(), s))
 	_, err = r.backend.Attach(t.Context(), v, next)
-	require.NoError(t, err, "once its user has gone")
+	require.NoError(t, err, "once its users have gone")
 	require.NoError(t, r.backend.Detach(t.Context(), v, next))
 }
 

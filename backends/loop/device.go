@@ -6,6 +6,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"os"
 	"strings"
 	"time"
 
@@ -19,6 +20,12 @@ type bound struct {
 	// device is the one of the attachment, nil if there is none.
 	device   *loopdev.Device
 	readOnly bool
+	// growing is true after a Grow that failed: the image may be shorter than the
+	// layout says.
+	growing bool
+	// wanted is the attachment that Reopen could not make because the image was
+	// short. If a growth was interrupted, its end makes it.
+	wanted *backends.Attachment
 	// leaving are devices that were detached while something had them open.
 	// Their I/O fails; the kernel frees each with its last user.
 	leaving []*loopdev.Device
@@ -55,6 +62,34 @@ func (b *Backend) attached(volumeID string) *loopdev.Device {
 		return nil
 	}
 	return d.device
+}
+
+// behind returns the device of a volume's attachment, or nil if there is none.
+// backends.ErrPrecondition is returned if its backing file is not the image: what
+// was written through the device is not in there.
+func (b *Backend) behind(volumeID string, image *os.File) (*loopdev.Device, error) {
+	d := b.attached(volumeID)
+	if d == nil {
+		return nil, nil
+	}
+	return d, requireBacking(d, image)
+}
+
+// requireBacking is backends.ErrPrecondition if the image is not the backing
+// file of d.
+func requireBacking(d *loopdev.Device, image *os.File) error {
+	st, err := statusOf(d)
+	if err != nil {
+		return fmt.Errorf("look at device %s: %w", d.Path(), err)
+	}
+	id, err := imagefile.IdentityOf(image)
+	if err != nil {
+		return err
+	}
+	if backing(st) != id {
+		return fmt.Errorf("device %s (%s) has another backing file than %s: %w", d.Path(), d.Name, image.Name(), backends.ErrPrecondition)
+	}
+	return nil
 }
 
 // statusOf is the state of a device that still carries its name, else

@@ -52,9 +52,13 @@ func newRigAt(t testing.TB, dir string) *rig {
 	return r
 }
 
-// open makes the backend and the node, as a new process does.
+// open makes the backend and the node, as a new process does. The node of the
+// process before has let go of its devices.
 func (r *rig) open() {
 	r.t.Helper()
+	if r.node != nil {
+		require.NoError(r.t, r.node.Close())
+	}
 	b, err := loop.New(loop.Options{Dir: r.dir})
 	require.NoError(r.t, err)
 	nodeDir := filepath.Join(r.work, "node")
@@ -63,7 +67,9 @@ func (r *rig) open() {
 	require.NoError(r.t, err)
 	r.backend, r.node = b, n
 	r.t.Cleanup(func() {
-		require.NoError(r.t, n.Close())
+		if r.node == n {
+			require.NoError(r.t, n.Close())
+		}
 		require.NoError(r.t, b.Close())
 	})
 }

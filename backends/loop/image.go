@@ -11,6 +11,7 @@ import (
 	"github.com/csiemu/csiemu/backends"
 	"github.com/csiemu/csiemu/internal/blockio"
 	"github.com/csiemu/csiemu/internal/imagefile"
+	"github.com/csiemu/csiemu/internal/loopdev"
 )
 
 // NestedDir is the name of the directory, one level below that of a volume, in
@@ -47,10 +48,19 @@ func (b *Backend) write(ctx context.Context, v backends.Volume, source *os.File)
 
 // Grow makes the image longer, then the device that is attached to it.
 func (b *Backend) Grow(ctx context.Context, v backends.Volume) error {
-	if err := b.extend(ctx, v); err != nil {
+	bound := b.of(v.ID)
+	d, err := b.extend(ctx, v)
+	bound.growing = err != nil && !errors.Is(err, backends.ErrPrecondition)
+	if err != nil {
 		return fmt.Errorf("grow volume %s: %w", v.ID, err)
 	}
-	if d := b.attached(v.ID); d != nil {
+	if a := bound.wanted; a != nil {
+		if _, err := b.attach(ctx, v, *a, 0); err != nil {
+			return fmt.Errorf("grow volume %s: attach it again: %w", v.ID, err)
+		}
+		return nil
+	}
+	if d != nil {
 		if err := d.Refresh(); err != nil {
 			return fmt.Errorf("grow volume %s: show device %s its size: %w", v.ID, d.Path(), err)
 		}
@@ -58,17 +68,21 @@ func (b *Backend) Grow(ctx context.Context, v backends.Volume) error {
 	return nil
 }
 
-func (b *Backend) extend(ctx context.Context, v backends.Volume) (err error) {
+// extend makes the image as long as v, and returns the device over it, if any.
+func (b *Backend) extend(ctx context.Context, v backends.Volume) (d *loopdev.Device, err error) {
 	f, err := imagefile.Open(v.Dir, false)
 	if err != nil {
-		return err
+		return nil, err
 	}
 	defer func() { err = errors.Join(err, f.Close()) }()
+	if d, err = b.behind(v.ID, f); err != nil {
+		return nil, err
+	}
 	if err := imagefile.Extend(ctx, f, v.SizeBytes, v.Thick); err != nil {
-		return err
+		return nil, err
 	}
 	if b.o.Sync {
-		return f.Sync()
+		return d, f.Sync()
 	}
-	return nil
+	return d, nil
 }

@@ -49,6 +49,9 @@ type Backend struct {
 	// bound holds the devices of each volume, by volume id. Calls for one
 	// volume come one at a time, so only the map needs the lock.
 	bound map[string]*bound
+	// names has the devices that there were when this process first looked, by
+	// name; nil before.
+	names map[string][]int
 }
 
 var (

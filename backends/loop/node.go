@@ -26,22 +26,25 @@ type node struct {
 	freezer *freeze.Freezer
 	readers *readers
 	intents intents
+	held    *holds
 }
 
 // Node makes the half of a node. Nodes share the backend's templates and the
 // watchdog of its freezes, so they end before it.
 func (b *Backend) Node(c backends.NodeConfig) (backends.Node, error) {
 	devices := loopdev.Options{NodeDir: c.Dir}
-	r, err := newReaders(devices, b.o.Autoclear)
+	h := &holds{}
+	r, err := newReaders(devices, b.o.Autoclear, h)
 	if err != nil {
 		return nil, fmt.Errorf("make loop node in %s: %w", c.Dir, err)
 	}
-	return &node{sync: c.Sync, devices: devices, maker: b.maker, freezer: b.freezer, readers: r, intents: intents{c.Dir}}, nil
+	return &node{sync: c.Sync, devices: devices, maker: b.maker, freezer: b.freezer, readers: r, intents: intents{c.Dir}, held: h}, nil
 }
 
-// Close lets go of the read-only devices of publications. They stay, unless the
-// backend was made with Options.Autoclear.
-func (n *node) Close() error { return n.readers.close() }
+// Close lets go of the devices of raw block volumes, and of the read-only ones
+// of publications. They stay, unless the backend was made with
+// Options.Autoclear.
+func (n *node) Close() error { return errors.Join(n.held.close(), n.readers.close()) }
 
 // find returns the device that carries the attachment of a publish context.
 func (n *node) find(ctx context.Context, publishContext map[string]string) (*loopdev.Device, loopdev.Status, error) {
@@ -124,12 +127,16 @@ func (n *node) device(ctx context.Context, s backends.Staged) (*loopdev.Device, 
 }
 
 // IsStaged asks for the device, and for what is mounted at the staging path. It
-// takes constant time.
+// takes constant time. The device of a raw block volume that an earlier process
+// staged is held from here on.
 func (n *node) IsStaged(_ context.Context, s backends.Staged) (bool, error) {
 	if !s.Block {
 		return n.mountedAt(s, s.Path)
 	}
 	_, err := n.status(s)
+	if err == nil {
+		err = n.held.hold(s.VolumeID, s.DeviceID, s.Device)
+	}
 	if errors.Is(err, loopdev.ErrNotBound) {
 		return false, nil
 	}

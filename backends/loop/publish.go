@@ -8,6 +8,8 @@ import (
 	"fmt"
 	"os"
 
+	"golang.org/x/sys/unix"
+
 	"github.com/csiemu/csiemu/backends"
 	"github.com/csiemu/csiemu/internal/loopdev"
 	"github.com/csiemu/csiemu/internal/mount"
@@ -103,11 +105,15 @@ func (n *node) IsPublished(ctx context.Context, s backends.Staged, path string) 
 	if info.Rdev == nodemount.NodeNumber(s.Device) {
 		return true, nil
 	}
-	return n.readers.isAt(ctx, s.DeviceID, info.Rdev)
+	return n.readers.isAt(ctx, s, info.Rdev)
 }
 
-// Unpublish unmounts path and removes it. The device may be dead or gone.
+// Unpublish unmounts path and removes it. The device may be dead or gone. What
+// somebody else mounted there stays.
 func (n *node) Unpublish(ctx context.Context, s backends.Staged, path string) error {
+	if isForeign(s, path) {
+		return nil
+	}
 	err := nodemount.Unbind(path, func() bool { return n.dead(s) })
 	if err == nil && s.Block {
 		err = n.readers.drop(ctx, s.DeviceID)
@@ -117,3 +123,19 @@ func (n *node) Unpublish(ctx context.Context, s backends.Staged, path string) er
 	}
 	return nil
 }
+
+// isForeign says whether something is mounted at path that is none of s. What
+// does not answer is a mount of ours whose device is gone.
+func isForeign(s backends.Staged, path string) bool {
+	if !s.Block {
+		dev, mounted, err := nodemount.Device(path)
+		return err == nil && mounted && dev != 0 && dev != nodemount.NodeNumber(s.Device)
+	}
+	// Which read-only device was bound there is not known once it is gone, so any
+	// loop device is taken for ours.
+	info, err := mount.Stat(path)
+	return err == nil && info.IsRoot && !info.Dead && unix.Major(info.Rdev) != loopMajor
+}
+
+// loopMajor is the major number of loop devices.
+const loopMajor = 7

@@ -192,6 +192,8 @@ func TestDetachFreesTheReadOnlyDeviceOfANodeThatIsGone(t *testing.T) {
 	target := r.publish(s, backends.PublishRequest{ReadOnly: true})
 	require.Len(t, readers(t, a.ID), 1)
 
+	r.open()
+	r.reopen(held(v, &a))
 	require.NoError(t, r.backend.Detach(t.Context(), v, a))
 	_, next := r.attach(v, false)
 	require.NotNil(t, next)
@@ -210,6 +212,7 @@ func TestUnpublishNeedsNoDevice(t *testing.T) {
 	q.Block = true
 	s := r.stage(q)
 	target := r.publish(s, backends.PublishRequest{})
+	r.open() // a process that holds no device
 	takeAway(t, a.ID)
 	require.ErrorIs(t, r.node.Publish(t.Context(), s, backends.PublishRequest{Path: r.target()}), backends.ErrPrecondition)
 	require.NoError(t, r.node.Unpublish(t.Context(), s, target))

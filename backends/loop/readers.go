@@ -30,6 +30,7 @@ type readers struct {
 	pool      *loopdev.Pool
 	autoclear bool
 	suffix    string
+	held      *holds
 
 	mu sync.Mutex
 	// byAttachment is nil until the first use, which scans once. Calls for one
@@ -37,7 +38,7 @@ type readers struct {
 	byAttachment map[string]*loopdev.Device
 }
 
-func newReaders(o loopdev.Options, autoclear bool) (*readers, error) {
+func newReaders(o loopdev.Options, autoclear bool, held *holds) (*readers, error) {
 	// A directory has one identity in all containers of this kernel.
 	id, err := imagefile.IdentityAt(o.NodeDir)
 	if err != nil {
@@ -49,7 +50,7 @@ func newReaders(o loopdev.Options, autoclear bool) (*readers, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &readers{pool: pool, autoclear: autoclear, suffix: fmt.Sprintf("%s%08x", readerSuffix, h.Sum32())}, nil
+	return &readers{pool: pool, autoclear: autoclear, held: held, suffix: fmt.Sprintf("%s%08x", readerSuffix, h.Sum32())}, nil
 }
 
 // load finds the devices of an earlier process.
@@ -110,8 +111,11 @@ func (r *readers) set(attachment string, d *loopdev.Device) {
 // is none.
 func (r *readers) get(ctx context.Context, s backends.Staged) (*loopdev.Device, error) {
 	d, err := r.known(ctx, s.DeviceID)
-	if d != nil || err != nil {
-		return d, err
+	if err != nil {
+		return nil, err
+	}
+	if d != nil {
+		return d, r.held.hold(s.VolumeID, d.Name, d.Path())
 	}
 	below, err := os.Open(s.Device)
 	if err != nil {
@@ -123,13 +127,24 @@ func (r *readers) get(ctx context.Context, s backends.Staged) (*loopdev.Device, 
 		return nil, fmt.Errorf("make read-only device: %w", err)
 	}
 	r.set(s.DeviceID, d)
+	if err := r.held.hold(s.VolumeID, d.Name, d.Path()); err != nil {
+		return nil, errors.Join(err, r.drop(context.WithoutCancel(ctx), s.DeviceID))
+	}
 	return d, nil
 }
 
-// isAt says whether the device with that number is the one of an attachment.
-func (r *readers) isAt(ctx context.Context, attachment string, number uint64) (bool, error) {
-	d, err := r.known(ctx, attachment)
-	return d != nil && nodemount.NodeNumber(d.Path()) == number, err
+// isAt says whether the device with that number is the one over the device of
+// s, and holds it then.
+func (r *readers) isAt(ctx context.Context, s backends.Staged, number uint64) (bool, error) {
+	d, err := r.known(ctx, s.DeviceID)
+	if err != nil || d == nil || nodemount.NodeNumber(d.Path()) != number {
+		return false, err
+	}
+	err = r.held.hold(s.VolumeID, d.Name, d.Path())
+	if errors.Is(err, loopdev.ErrNotBound) {
+		return false, nil
+	}
+	return err == nil, err
 }
 
 // refresh shows the device of an attachment, if there is one, its new size.
@@ -151,6 +166,9 @@ func (r *readers) drop(ctx context.Context, attachment string) error {
 	}
 	published, err := isBound(d)
 	if published || err != nil {
+		return err
+	}
+	if err := r.held.release(d.Name); err != nil {
 		return err
 	}
 	// If something still has it open it is fenced, and goes with its last user.

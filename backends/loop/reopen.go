@@ -23,6 +23,9 @@ func (b *Backend) Reopen(ctx context.Context, volumes []backends.Held, snapshots
 	if err != nil {
 		return fmt.Errorf("reopen loop store %s: %w", b.o.Dir, err)
 	}
+	b.mu.Lock()
+	b.names = indexesByName(all)
+	b.mu.Unlock()
 	images, err := imagesBelow(b.o.Dir)
 	if err != nil {
 		return fmt.Errorf("reopen loop store %s: %w", b.o.Dir, err)
@@ -107,7 +110,7 @@ func (r *reopening) volume(ctx context.Context, v backends.Held) error {
 		return err
 	}
 	if v.Attachment == nil {
-		return nil
+		return checkLength(v.Volume)
 	}
 	if keep == "" {
 		if err := r.freeReplaced(ctx, d, v); err != nil {
@@ -115,6 +118,9 @@ func (r *reopening) volume(ctx context.Context, v backends.Held) error {
 		}
 	}
 	_, err := r.b.attach(ctx, v.Volume, *v.Attachment, 0)
+	if errors.Is(err, backends.ErrDataLoss) && keep == "" {
+		d.wanted = v.Attachment
+	}
 	return err
 }
 

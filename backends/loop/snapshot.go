@@ -81,7 +81,11 @@ func (b *Backend) openStill(v backends.Volume) (*os.File, error) {
 	if err != nil {
 		return nil, err
 	}
-	if d := b.attached(v.ID); d != nil {
+	d, err := b.behind(v.ID, f)
+	if err != nil {
+		return nil, errors.Join(err, f.Close())
+	}
+	if d != nil {
 		if err := d.Flush(); err != nil {
 			return nil, errors.Join(fmt.Errorf("flush device %s: %w", d.Path(), err), f.Close())
 		}

@@ -9,7 +9,10 @@ import (
 	"os"
 	"path/filepath"
 
+	"golang.org/x/sys/unix"
+
 	"github.com/csiemu/csiemu/backends"
+	"github.com/csiemu/csiemu/internal/blockio"
 	"github.com/csiemu/csiemu/internal/filesystem"
 	"github.com/csiemu/csiemu/internal/kernel"
 	"github.com/csiemu/csiemu/internal/loopdev"
@@ -37,7 +40,11 @@ func (n *node) stage(ctx context.Context, r backends.StageRequest) (backends.Sta
 		Device: d.Path(), DeviceID: d.Name,
 	}
 	if r.Block {
-		return s, nil
+		err := n.held.hold(r.VolumeID, d.Name, d.Path())
+		if errors.Is(err, loopdev.ErrNotBound) { // detached since it was found
+			err = fmt.Errorf("%w: %w", err, backends.ErrNotFound)
+		}
+		return s, err
 	}
 	w, err := wishOf(r, st.ReadOnly)
 	if err != nil {
@@ -160,7 +167,7 @@ func (n *node) prepare(ctx context.Context, d *loopdev.Device, w wish, size int6
 		return content, fmt.Errorf("device %s is blank and refuses writes, so it cannot be formatted: %w", d.Path(), backends.ErrPrecondition)
 	case content.Blank() || content.Half:
 		if _, err := n.maker.Format(ctx, d.Path(), w.fsType, size, n.sync); err != nil {
-			return content, fmt.Errorf("format device %s: %w", d.Path(), err)
+			return content, fmt.Errorf("format device %s: %w", d.Path(), becauseFull(err, d.Index))
 		}
 		return filesystem.Content{}, nil // as large as the device, and clean
 	case content.Type != string(w.fsType):
@@ -233,7 +240,11 @@ func (n *node) Unstage(ctx context.Context, s backends.Staged) error {
 
 func (n *node) unstage(ctx context.Context, s backends.Staged) error {
 	if s.Block {
-		return n.readers.drop(ctx, s.DeviceID)
+		err := n.readers.drop(ctx, s.DeviceID)
+		if s.DeviceID == "" { // a record that was never completed
+			return errors.Join(err, n.held.releaseVolume(s.VolumeID))
+		}
+		return errors.Join(err, n.held.release(s.DeviceID))
 	}
 	s, known, err := n.intents.complete(s)
 	if err != nil || !known {
@@ -248,4 +259,23 @@ func (n *node) unstage(ctx context.Context, s backends.Staged) error {
 		}
 	}
 	return n.intents.drop(s.VolumeID)
+}
+
+// becauseFull gives an I/O error of a loop device the kind
+// backends.ErrExhausted where the store of its image is full: what the device
+// writes late gets EIO, whatever the store said.
+func becauseFull(err error, index int) error {
+	if !errors.Is(err, unix.EIO) || errors.Is(err, backends.ErrExhausted) {
+		return err
+	}
+	image, pathErr := backingPath(index)
+	if pathErr != nil {
+		return err
+	}
+	const full = 4 << 20 // what is left where some write found no space
+	free, freeErr := blockio.FreeBytes(filepath.Dir(image))
+	if freeErr != nil || free >= full {
+		return err
+	}
+	return fmt.Errorf("%w: the store has %d bytes left: %w", err, free, backends.ErrExhausted)
 }

@@ -18,7 +18,7 @@ import (
 )
 
 // sizes are small volumes of each type.
-var sizes = map[string]int64{"ext4": 64 * mebibyte, "xfs": 300 * mebibyte, "btrfs": 128 * mebibyte}
+var sizes = map[string]int64{"ext4": 64 * mebibyte, "xfs": 300 * mebibyte, "btrfs": 256 * mebibyte}
 
 func TestStageFormatsABlankVolumeAndKeepsItsContent(t *testing.T) {
 	t.Parallel()

@@ -217,10 +217,14 @@ func (n *node) IsPublished(ctx context.Context, s backends.Staged, path string) 
 	return mountedAt(s, path)
 }
 
-// Unpublish unmounts path and removes it.
+// Unpublish unmounts path and removes it. What somebody else mounted there stays.
 func (n *node) Unpublish(ctx context.Context, s backends.Staged, path string) error {
 	if s.Block {
 		return n.block.Unpublish(ctx, s, path)
+	}
+	ours, err := mountedAt(s, path)
+	if info, statErr := mount.Stat(path); err == nil && !ours && statErr == nil && info.IsRoot && !info.Dead {
+		return nil
 	}
 	if err := nodemount.Unbind(path, func() bool { return false }); err != nil {
 		return fmt.Errorf("unpublish volume %s at %s: %w", s.VolumeID, path, err)

@@ -48,14 +48,15 @@ func ParseType(name string) (Type, error) {
 }
 
 // MinBytes is the smallest size, in bytes, that t can have. It is mkfs's own
-// limit for xfs and btrfs; ext4 needs 2 MiB to have a journal.
+// limit for xfs. mkfs makes btrfs of 109 MiB, but the kernel resizes none to less
+// than 256 MiB; ext4 needs 2 MiB to have a journal.
 func MinBytes(t Type) int64 {
 	const mebibyte = 1 << 20
 	switch t {
 	case XFS:
 		return 300 * mebibyte
 	case Btrfs:
-		return 109 * mebibyte
+		return 256 * mebibyte
 	default:
 		return 2 * mebibyte
 	}

@@ -26,7 +26,7 @@ func TestFormatMakesFilesystemsOfTheirOwn(t *testing.T) {
 	sizes := map[filesystem.Type][]int64{
 		filesystem.Ext4:  {2 * mebibyte, 16 * mebibyte, 64 * mebibyte, gibibyte, 10 * gibibyte},
 		filesystem.XFS:   {300 * mebibyte, gibibyte, 10 * gibibyte},
-		filesystem.Btrfs: {109 * mebibyte, 110 * mebibyte, gibibyte, 10 * gibibyte},
+		filesystem.Btrfs: {256 * mebibyte, 257 * mebibyte, gibibyte, 10 * gibibyte},
 	}
 	for fs, all := range sizes {
 		for _, size := range all {

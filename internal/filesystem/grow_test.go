@@ -88,7 +88,8 @@ func TestGrowMounted(t *testing.T) {
 		{filesystem.XFS, 300 * mebibyte, gibibyte},
 		{filesystem.XFS, 300 * mebibyte, 300*mebibyte + 4096},
 		{filesystem.XFS, gibibyte, 10*gibibyte + 8192},
-		{filesystem.Btrfs, 110 * mebibyte, gibibyte},
+		{filesystem.Btrfs, 256 * mebibyte, 256*mebibyte + 4096},
+		{filesystem.Btrfs, 256 * mebibyte, gibibyte},
 		{filesystem.Btrfs, gibibyte, 10*gibibyte + 4096},
 	} {
 		t.Run(fmt.Sprintf("%s from %d to %d KiB", c.fs, c.from/kibibyte, c.to/kibibyte), func(t *testing.T) {

@@ -36,7 +36,7 @@ const (
 var types = map[filesystem.Type]int64{
 	filesystem.Ext4:  64 * mebibyte,
 	filesystem.XFS:   300 * mebibyte,
-	filesystem.Btrfs: 110 * mebibyte,
+	filesystem.Btrfs: 256 * mebibyte,
 }
 
 // shared is the Maker of all tests that are not about the Maker: mkfs runs once

@@ -21,8 +21,8 @@ import (
 )
 
 // countRuns puts a program of that name before the real one, which notes each
-// run and, while the file "hold" exists, ends only when it is killed. It returns
-// its directory.
+// run and, while the pipe "hold" exists, ends only when it is interrupted or nobody
+// has the pipe open for writing any more. It returns its directory.
 func countRuns(t *testing.T, name string) string {
 	t.Helper()
 	realPath, err := exec.LookPath(name)
@@ -31,7 +31,7 @@ func countRuns(t *testing.T, name string) string {
 	}
 	dir := t.TempDir()
 	script := fmt.Sprintf("#!/bin/sh\necho run >> %[1]s/runs\n"+
-		"if [ -e %[1]s/hold ]; then trap 'exit 9' INT; echo held > %[1]s/held; read line < %[1]s/hold; fi\n"+
+		"if [ -e %[1]s/hold ]; then trap 'exit 9' INT; echo held > %[1]s/held; read line < %[1]s/hold; exit 9; fi\n"+
 		"exec %[2]s \"$@\"\n", dir, realPath)
 	require.NoError(t, os.WriteFile(filepath.Join(dir, name), []byte(script), 0o700))
 	t.Setenv("PATH", dir+":"+os.Getenv("PATH"))
@@ -90,6 +90,10 @@ func TestWaitersOutliveTheCallerWhoseMkfsItIs(t *testing.T) {
 	for _, pipe := range []string{hold, filepath.Join(dir, "held")} {
 		require.NoError(t, unix.Mkfifo(pipe, 0o600))
 	}
+	// While this is open the program waits; if the test is killed, it ends.
+	writer, err := os.OpenFile(hold, os.O_RDWR, 0)
+	require.NoError(t, err)
+	defer writer.Close()
 	maker := filesystem.NewMaker(filesystem.Options{})
 
 	first, cancel := context.WithCancel(t.Context())

@@ -86,7 +86,7 @@ func TestCopiesOfTheSuperblockAreWhole(t *testing.T) {
 			map[int64]int{32: 16, 248: 16, 216: 4},
 		},
 		{
-			filesystem.Btrfs, 110 * mebibyte,
+			filesystem.Btrfs, 256 * mebibyte,
 			[]int64{64 * mebibyte},
 			64 * kibibyte, 4096,
 			map[int64]int{32: 16, 571: 16, 188: 8},

@@ -6,6 +6,10 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
+	"os"
+
+	"golang.org/x/sys/unix"
 
 	"github.com/csiemu/csiemu/backends"
 	"github.com/csiemu/csiemu/internal/mount"
@@ -63,7 +67,8 @@ func Unmount(target string, dead func() bool) error {
 
 // PublishDir binds the staging path of s at the path of r, unless it is there
 // already in the same way; isAt says whether the volume is mounted at a path.
-// Anything else that is there is backends.ErrExists. A volume that was staged for
+// Anything else that is there is backends.ErrExists, and so is a directory with
+// entries: unpublishing could not remove it. A volume that was staged for
 // writing, and refuses writes by now, is backends.ErrPrecondition.
 func PublishDir(ctx context.Context, s backends.Staged, r backends.PublishRequest, isAt func(path string) (bool, error)) error {
 	staged, err := mount.ParseOptions([]string{s.Options})
@@ -85,6 +90,9 @@ func PublishDir(ctx context.Context, s backends.Staged, r backends.PublishReques
 		return err
 	}
 	if !mounted {
+		if err := requireEmpty(r.Path); err != nil {
+			return err
+		}
 		return BindDir(ctx, s.Path, r.Path, o)
 	}
 	switch ours, err := isAt(r.Path); {
@@ -98,6 +106,27 @@ func PublishDir(ctx context.Context, s backends.Staged, r backends.PublishReques
 		return err
 	case have != readOnly:
 		return fmt.Errorf("it is published there with read-only %t: %w", have, backends.ErrExists)
+	}
+	return nil
+}
+
+// requireEmpty is backends.ErrExists for a directory with entries. What is no
+// directory is for others to refuse.
+func requireEmpty(path string) error {
+	dir, err := os.OpenFile(path, os.O_RDONLY|unix.O_DIRECTORY|unix.O_NOFOLLOW, 0)
+	switch {
+	case errors.Is(err, unix.ENOENT), errors.Is(err, unix.ENOTDIR), errors.Is(err, unix.ELOOP):
+		return nil
+	case err != nil:
+		return fmt.Errorf("look into the target: %w", err)
+	}
+	defer dir.Close()
+	names, err := dir.Readdirnames(1)
+	switch {
+	case len(names) > 0:
+		return fmt.Errorf("%s is a directory with entries, such as %q: %w", path, names[0], backends.ErrExists)
+	case err != nil && !errors.Is(err, io.EOF):
+		return fmt.Errorf("look into the target: %w", err)
 	}
 	return nil
 }
