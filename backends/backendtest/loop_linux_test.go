@@ -37,7 +37,7 @@ func ext4(t *testing.T) backendtest.Filesystem {
 }
 
 func btrfs(t *testing.T) backendtest.Filesystem {
-	return backendtest.Filesystem{Type: "btrfs", Bytes: 128 * mebibyte, Lacks: lacking(t, backendtest.Twins, kernel.BtrfsTempFSID)}
+	return backendtest.Filesystem{Type: "btrfs", Bytes: 256 * mebibyte, Lacks: lacking(t, backendtest.Twins, kernel.BtrfsTempFSID)}
 }
 
 func loopHarness(store func(testing.TB) string, types ...backendtest.Filesystem) backendtest.Harness {

@@ -47,6 +47,9 @@ func realDir(t *testing.T) string {
 // open makes backend and node anew, as a later process does.
 func (r *rig) open() {
 	r.t.Helper()
+	if r.node != nil { // a process that ends lets go of what it has open
+		require.NoError(r.t, r.node.Close())
+	}
 	b := r.h.Open(r.t, r.store)
 	dir := filepath.Join(r.work, "node")
 	require.NoError(r.t, os.MkdirAll(dir, 0o700))
@@ -54,7 +57,9 @@ func (r *rig) open() {
 	require.NoError(r.t, err)
 	r.backend, r.node = b, n
 	r.t.Cleanup(func() {
-		require.NoError(r.t, n.Close())
+		if r.node == n {
+			require.NoError(r.t, n.Close())
+		}
 		require.NoError(r.t, b.Close())
 	})
 }

@@ -21,6 +21,9 @@ import (
 // and with all types of file systems.
 func TestContract(t *testing.T) {
 	t.Parallel()
+	if testing.Short() {
+		t.Skip("-short: the whole contract takes minutes on an emulated processor")
+	}
 	testenv.Need(t, kernel.Root, kernel.Loop, kernel.LoopConfigure, kernel.Ext4)
 	lacking := func(l backendtest.Lack, f kernel.Feature) map[backendtest.Lack]string {
 		if err := kernel.Probe(t.Context(), f); err != nil {

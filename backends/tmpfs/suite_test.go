@@ -21,6 +21,9 @@ import (
 // backendtest runs it over one on tmpfs.
 func TestContract(t *testing.T) {
 	t.Parallel()
+	if testing.Short() {
+		t.Skip("-short: the whole contract takes minutes on an emulated processor")
+	}
 	testenv.Need(t, kernel.Root, kernel.Loop, kernel.LoopConfigure, kernel.Tmpfs)
 	const noDevice = "a file system volume is bound from where it is mounted: there is no device to take away"
 	backendtest.Run(t, backendtest.Harness{

@@ -108,6 +108,13 @@ func Open(ctx context.Context, o Options) (*Node, error) {
 		}
 	}
 	for _, v := range n.volumes {
+		if v.Whole && v.Staged.Block {
+			// Asking makes the backend hold the device, as the process before
+			// this one did.
+			if _, err := n.Backend.IsStaged(ctx, v.Staged); err != nil {
+				n.Log.WarnContext(ctx, "block volume was not found as it was left", "volume", v.ID, "error", err)
+			}
+		}
 		if !v.Held {
 			continue
 		}

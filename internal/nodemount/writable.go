@@ -50,9 +50,22 @@ func CheckWritable(path string) error {
 	return tryAfterErrors(path)
 }
 
-// tryAfterErrors writes to an ext4 that has met an error. Kernels between those
-// that make such a file system read-only and those that call it emergency_ro
-// (ext4, "don't set SB_RDONLY after filesystem errors") show it by nothing else.
+// namesStates says whether the kernel tells by mount options that an ext4 was
+// shut down or turned itself read-only (Linux 6.15).
+func namesStates() bool {
+	var name unix.Utsname
+	if err := unix.Uname(&name); err != nil {
+		return false
+	}
+	var major, minor int
+	n, _ := fmt.Sscanf(unix.ByteSliceToString(name.Release[:]), "%d.%d", &major, &minor)
+	return n == 2 && (major > 6 || major == 6 && minor >= 15)
+}
+
+// tryAfterErrors writes to an ext4 that has met an error, and on kernels that
+// name no states to any. Kernels between those that make such a file system
+// read-only and those that call it emergency_ro (ext4, "don't set SB_RDONLY
+// after filesystem errors") show it by nothing else.
 func tryAfterErrors(path string) error {
 	var st unix.Stat_t
 	if err := unix.Stat(path, &st); err != nil {
@@ -63,7 +76,7 @@ func tryAfterErrors(path string) error {
 		return nil // not on a block device
 	}
 	count, err := os.ReadFile(filepath.Join("/sys/fs/ext4", filepath.Base(device), "errors_count"))
-	if err != nil || strings.TrimSpace(string(count)) == "0" {
+	if err != nil || (namesStates() && strings.TrimSpace(string(count)) == "0") {
 		return nil // not ext4, or without an error
 	}
 	fd, err := unix.Open(path, unix.O_TMPFILE|unix.O_WRONLY|unix.O_CLOEXEC, 0o600)
