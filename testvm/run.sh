@@ -19,7 +19,7 @@ limit=${TESTVM_LIMIT:-180}
 flags="-test.timeout=${limit}s ${TESTVM_FLAGS:--test.short}"
 cache=${TESTVM_CACHE:-${XDG_CACHE_HOME:-$HOME/.cache}/csiemu/testvm}
 modules=(virtio_pci virtio_blk loop xfs btrfs fuse overlay)
-tools=(mkfs.ext4 mke2fs e2fsck resize2fs dumpe2fs tune2fs mkfs.xfs xfs_repair xfs_db mkfs.btrfs btrfs blkid)
+tools=(mkfs.ext4 mke2fs e2fsck resize2fs dumpe2fs tune2fs debugfs mkfs.xfs xfs_repair xfs_db mkfs.btrfs btrfs blkid)
 # The features of internal/kernel that a test must not skip for in there.
 require=root,loop,loop-configure,mknod,ext4,xfs,btrfs,tmpfs,fsmount,mount-setattr,openat2,statx-mount-id,freeze,copy-file-range,sys-resource,fuse
 
