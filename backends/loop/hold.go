@@ -3,13 +3,9 @@
 package loop
 
 import (
-	"bytes"
 	"errors"
-	"fmt"
 	"os"
 	"sync"
-
-	"golang.org/x/sys/unix"
 
 	"github.com/csiemu/csiemu/internal/loopdev"
 )
@@ -37,23 +33,12 @@ func (h *holds) hold(volumeID, name, path string) error {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	old, ok := h.byName[name]
-	if ok && isSameDevice(old.file, path) {
+	if ok && loopdev.IsNodeOf(old.file, path) {
 		return nil
 	}
-	f, err := os.OpenFile(path, os.O_RDONLY|unix.O_CLOEXEC|unix.O_NOFOLLOW, 0)
-	switch {
-	case errors.Is(err, unix.ENOENT), errors.Is(err, unix.ENXIO), errors.Is(err, unix.ENODEV):
-		return fmt.Errorf("hold device %s: %w: %w", name, err, loopdev.ErrNotBound)
-	case err != nil:
-		return fmt.Errorf("hold device %s: %w", name, err)
-	}
-	// Asked over the descriptor: from here on the device stays what it is.
-	info, err := unix.IoctlLoopGetStatus64(int(f.Fd()))
-	switch {
-	case errors.Is(err, unix.ENXIO), err == nil && nameIn(info) != name:
-		return errors.Join(fmt.Errorf("hold device %s, which %s does not carry: %w", name, path, loopdev.ErrNotBound), f.Close())
-	case err != nil:
-		return errors.Join(fmt.Errorf("hold device %s: ask %s for its name: %w", name, path, err), f.Close())
+	f, err := loopdev.OpenNamed(path, name)
+	if err != nil {
+		return err
 	}
 	if h.byName == nil {
 		h.byName = map[string]held{}
@@ -63,17 +48,6 @@ func (h *holds) hold(volumeID, name, path string) error {
 		return old.file.Close()
 	}
 	return nil
-}
-
-func nameIn(info *unix.LoopInfo64) string {
-	name, _, _ := bytes.Cut(info.File_name[:], []byte{0})
-	return string(name)
-}
-
-// isSameDevice says whether f is open on the device whose node is at path.
-func isSameDevice(f *os.File, path string) bool {
-	var have, want unix.Stat_t
-	return unix.Fstat(int(f.Fd()), &have) == nil && unix.Stat(path, &want) == nil && have.Rdev == want.Rdev
 }
 
 // release lets go of the device that carries a name.

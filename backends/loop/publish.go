@@ -8,8 +8,6 @@ import (
 	"fmt"
 	"os"
 
-	"golang.org/x/sys/unix"
-
 	"github.com/csiemu/csiemu/backends"
 	"github.com/csiemu/csiemu/internal/loopdev"
 	"github.com/csiemu/csiemu/internal/mount"
@@ -134,8 +132,5 @@ func isForeign(s backends.Staged, path string) bool {
 	// Which read-only device was bound there is not known once it is gone, so any
 	// loop device is taken for ours.
 	info, err := mount.Stat(path)
-	return err == nil && info.IsRoot && !info.Dead && unix.Major(info.Rdev) != loopMajor
+	return err == nil && info.IsRoot && !info.Dead && !loopdev.IsLoop(info.Rdev)
 }
-
-// loopMajor is the major number of loop devices.
-const loopMajor = 7

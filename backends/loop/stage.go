@@ -9,8 +9,6 @@ import (
 	"os"
 	"path/filepath"
 
-	"golang.org/x/sys/unix"
-
 	"github.com/csiemu/csiemu/backends"
 	"github.com/csiemu/csiemu/internal/blockio"
 	"github.com/csiemu/csiemu/internal/filesystem"
@@ -265,7 +263,7 @@ func (n *node) unstage(ctx context.Context, s backends.Staged) error {
 // backends.ErrExhausted where the store of its image is full: what the device
 // writes late gets EIO, whatever the store said.
 func becauseFull(err error, index int) error {
-	if !errors.Is(err, unix.EIO) || errors.Is(err, backends.ErrExhausted) {
+	if !loopdev.IsIOError(err) || errors.Is(err, backends.ErrExhausted) {
 		return err
 	}
 	image, pathErr := backingPath(index)
