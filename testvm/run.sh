@@ -8,14 +8,14 @@
 #
 #   testvm/run.sh ./internal/loopdev ./internal/mount …
 #
-# Environment: TESTVM_TIMEOUT (seconds for all, 600), TESTVM_LIMIT (seconds for a
-# package, 180), TESTVM_FLAGS (flags of the test binaries, -test.short),
+# Environment: TESTVM_TIMEOUT (seconds for all, 1500), TESTVM_LIMIT (seconds for a
+# package, 400), TESTVM_FLAGS (flags of the test binaries, -test.short),
 # TESTVM_CACHE (the user's cache directory).
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
-timeout=${TESTVM_TIMEOUT:-600}
-limit=${TESTVM_LIMIT:-180}
+timeout=${TESTVM_TIMEOUT:-1500}
+limit=${TESTVM_LIMIT:-400}
 flags="-test.timeout=${limit}s ${TESTVM_FLAGS:--test.short}"
 cache=${TESTVM_CACHE:-${XDG_CACHE_HOME:-$HOME/.cache}/csiemu/testvm}
 modules=(virtio_pci virtio_blk loop xfs btrfs fuse overlay)
