@@ -448,7 +448,7 @@ func TestDisabledCapabilitiesAreUnimplemented(t *testing.T) {
 	} {
 		t.Run(capability, func(t *testing.T) {
 			t.Parallel()
-			wantCode(t, codes.InvalidArgument, normalize(call(inMemory(t))))
+			require.NotEqual(t, codes.Unimplemented, codeOf(call(inMemory(t))))
 			d := inMemory(t, func(c *emulator.Config) { require.True(t, c.Profile.Disable(capability)) })
 			wantCode(t, codes.Unimplemented, call(d))
 		})

@@ -322,15 +322,6 @@ const (
 
 func codeOf(err error) codes.Code { return status.Code(err) }
 
-// normalize turns the success of an empty request, as lists have it, into the
-// refusal that all other empty requests get.
-func normalize(err error) error {
-	if err == nil {
-		return status.Error(codes.InvalidArgument, "it is served")
-	}
-	return err
-}
-
 func memoryCase() backendCase {
 	return backendCase{
 		name: "memory", size: 16 * mib,

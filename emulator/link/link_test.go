@@ -9,6 +9,8 @@ import (
 	"time"
 
 	"github.com/stretchr/testify/require"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
 
 	"github.com/csiemu/csiemu/backends"
 	"github.com/csiemu/csiemu/emulator/link"
@@ -60,7 +62,7 @@ func TestErrorsKeepTheirKind(t *testing.T) {
 }
 
 // rpcCode is the CSI status that the node answers with such an error.
-func rpcCode(err error) string { return rpc.Status(err).Error()[:len("rpc error: code = Fa")] }
+func rpcCode(err error) codes.Code { return status.Code(rpc.Status(err)) }
 
 func TestDeadlinesReachTheArray(t *testing.T) {
 	t.Parallel()
