@@ -50,6 +50,14 @@ func (h *holds) hold(volumeID, name, path string) error {
 	return nil
 }
 
+// file is the open device that carries a name, if it is held.
+func (h *holds) file(name string) (*os.File, bool) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	d, ok := h.byName[name]
+	return d.file, ok
+}
+
 // release lets go of the device that carries a name.
 func (h *holds) release(name string) error {
 	return h.releaseIf(func(have string, _ held) bool { return have == name })

@@ -110,11 +110,21 @@ func (n *node) status(s backends.Staged) (loopdev.Status, error) {
 	if index < 0 {
 		return loopdev.Status{}, fmt.Errorf("device %q is none: %w", s.Device, loopdev.ErrNotBound)
 	}
-	st, err := loopdev.StatusOf(index, n.devices)
+	st, err := n.ask(index, s.DeviceID)
 	if err == nil && st.Name != s.DeviceID {
 		return st, fmt.Errorf("device %s carries %q, not %s: %w", s.Device, st.Name, s.DeviceID, loopdev.ErrNotBound)
 	}
 	return st, err
+}
+
+// ask asks over the descriptor by which the device is held, if it is.
+func (n *node) ask(index int, name string) (loopdev.Status, error) {
+	if f, ok := n.held.file(name); ok {
+		if st, err := loopdev.StatusOfOpen(f); err == nil && st.Index == index {
+			return st, nil
+		}
+	}
+	return loopdev.StatusOf(index, n.devices)
 }
 
 // device is the device that s was staged from.

@@ -156,18 +156,12 @@ func (n *node) finish(ctx context.Context, w wish, s backends.Staged, content fi
 // prepare makes d mountable: formatted if it is blank, clean, and grown where
 // that cannot be done later. It returns what lies on d then.
 func (n *node) prepare(ctx context.Context, d *loopdev.Device, w wish, size int64) (filesystem.Content, error) {
-	content, err := filesystem.Probe(ctx, d.Path())
-	if err != nil {
-		return content, fmt.Errorf("look at device %s: %w", d.Path(), err)
-	}
+	content, err := n.formatBlank(ctx, d, w, size)
 	switch {
-	case (content.Blank() || content.Half) && w.readOnly:
-		return content, fmt.Errorf("device %s is blank and refuses writes, so it cannot be formatted: %w", d.Path(), backends.ErrPrecondition)
-	case content.Blank() || content.Half:
-		if _, err := n.maker.Format(ctx, d.Path(), w.fsType, size, n.sync); err != nil {
-			return content, fmt.Errorf("format device %s: %w", d.Path(), becauseFull(err, d.Index))
-		}
-		return filesystem.Content{}, nil // as large as the device, and clean
+	case err != nil:
+		return content, err
+	case content == filesystem.Content{}:
+		return content, nil // formatted: as large as the device, and clean
 	case content.Type != string(w.fsType):
 		return content, fmt.Errorf("device %s holds %s, not %s, and is not overwritten: %w", d.Path(), content.Type, w.fsType, backends.ErrPrecondition)
 	}
@@ -180,6 +174,33 @@ func (n *node) prepare(ctx context.Context, d *loopdev.Device, w wish, size int6
 		return content, nil
 	}
 	return content, n.repair(ctx, d, w, content, size)
+}
+
+// formatBlank formats d if it is blank, and returns what lies there if it is not: no
+// Content at all says that it was formatted.
+func (n *node) formatBlank(ctx context.Context, d *loopdev.Device, w wish, size int64) (filesystem.Content, error) {
+	refused := fmt.Errorf("it refuses writes: %w", backends.ErrPrecondition)
+	if !w.readOnly {
+		// Format looks before it writes, so that a device is looked at once.
+		_, refused = n.maker.Format(ctx, d.Path(), w.fsType, size, n.sync)
+		var there *filesystem.NotBlankError
+		switch {
+		case refused == nil:
+			return filesystem.Content{}, nil
+		case errors.As(refused, &there):
+			return there.Content, nil
+		case !errors.Is(refused, filesystem.ErrInUse):
+			return filesystem.Content{}, fmt.Errorf("format device %s: %w", d.Path(), becauseFull(refused, d.Index))
+		}
+	}
+	content, err := filesystem.Probe(ctx, d.Path())
+	if err != nil {
+		return content, fmt.Errorf("look at device %s: %w", d.Path(), err)
+	}
+	if content.Blank() || content.Half {
+		return content, fmt.Errorf("device %s is blank and cannot be formatted: %w", d.Path(), refused)
+	}
+	return content, nil
 }
 
 // repair checks and grows an existing file system before it is mounted. One that

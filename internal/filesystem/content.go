@@ -2,6 +2,8 @@
 
 package filesystem
 
+import "fmt"
+
 // Content is what Probe found on a device.
 type Content struct {
 	// Type is what lies there, by the name that blkid has for it: ext4, xfs,
@@ -29,6 +31,18 @@ type Content struct {
 
 // TypeUnknown is the Type of a device that holds something without a signature.
 const TypeUnknown = "unknown"
+
+// NotBlankError is returned for a device that was to be formatted and holds
+// something: a kind of ErrNotBlank.
+type NotBlankError struct {
+	// Content is what it holds.
+	Content Content
+}
+
+func (e *NotBlankError) Error() string { return fmt.Sprintf("%v: it holds %s", ErrNotBlank, e.Content.Type) }
+
+// Unwrap makes errors.Is find ErrNotBlank.
+func (e *NotBlankError) Unwrap() error { return ErrNotBlank }
 
 // Blank is true when the device holds nothing, so that Format accepts it. A
 // Half device is not blank, but Format accepts it too.

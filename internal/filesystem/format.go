@@ -16,7 +16,7 @@ import (
 // longer, and returns its UUID. With sync it survives a lost machine, and so does
 // every state in between.
 //
-// The device must be blank (ErrNotBlank) and not in use (ErrInUse). A format
+// The device must be blank (a *NotBlankError says what else it is) and not in use (ErrInUse). A format
 // that was interrupted, by a kill, an error or the end of ctx, leaves a device
 // that Probe calls Half, and that the next Format discards and makes anew,
 // whatever its type. Blank means that the first 256 KiB and the last 128 KiB
@@ -30,10 +30,6 @@ func (m *Maker) Format(ctx context.Context, path string, t Type, sizeBytes int64
 	t, err := ParseType(string(t))
 	if err != nil {
 		return "", err
-	}
-	if sizeBytes < MinBytes(t) {
-		return "", fmt.Errorf("format %s with %d bytes of %s, which needs %d: %w",
-			path, sizeBytes, t, MinBytes(t), backends.ErrOutOfRange)
 	}
 	dev, err := openDevice(ctx, path)
 	if err != nil {
@@ -59,13 +55,14 @@ func (m *Maker) format(ctx context.Context, dev target, s shape, sync bool) (uui
 	if err := ctx.Err(); err != nil {
 		return uuid{}, err
 	}
-	im, err := readImage(dev, dev.Size())
-	if err != nil {
+	content, err := identify(dev, dev.Size())
+	switch {
+	case err != nil:
 		return uuid{}, err
-	}
-	content := im.identify()
-	if !content.Half && !content.Blank() {
-		return uuid{}, fmt.Errorf("%w: it holds %s", ErrNotBlank, content.Type)
+	case !content.Half && !content.Blank():
+		return uuid{}, &NotBlankError{content}
+	case s.size < MinBytes(s.fs):
+		return uuid{}, fmt.Errorf("%d bytes are asked for, %s needs %d: %w", s.size, s.fs, MinBytes(s.fs), backends.ErrOutOfRange)
 	}
 	t, err := m.template(ctx, s)
 	if err != nil {

@@ -35,11 +35,12 @@ func discardHalf(ctx context.Context, dev target) error {
 	if err := dev.Zero(ctx, sectorBytes, dev.Size()-sectorBytes); err != nil {
 		return fmt.Errorf("discard an interrupted format: %w", err)
 	}
-	im, err := readImage(dev, dev.Size())
+	var blank bool
+	err := look(dev, dev.Size(), func(im image) { blank = im.isHalf() && im.isBlank(sectorBytes) })
 	if err != nil {
 		return fmt.Errorf("discard an interrupted format: %w", err)
 	}
-	if !im.isHalf() || !im.isBlank(sectorBytes) {
+	if !blank {
 		return fmt.Errorf("discard an interrupted format: %w: the device keeps what was discarded", ErrNotBlank)
 	}
 	return nil

@@ -25,21 +25,28 @@ type image struct {
 	size       int64
 }
 
-// readImage reads the head and the tail of a device of size bytes, into buffers
-// that suit direct I/O.
-func readImage(r io.ReaderAt, size int64) (image, error) {
-	im := image{
-		head: alignedBuffer(min(size, headBytes)),
-		tail: alignedBuffer(min(size, tailBytes)),
-		size: size,
-	}
+// look reads the head and the tail of a device of size bytes and calls f, which
+// must keep nothing of the image.
+func look(r io.ReaderAt, size int64, f func(image)) error {
+	b := takeBuffer()
+	defer b.giveBack()
+	head, tail := min(size, headBytes), min(size, tailBytes)
+	all := b.first(headBytes + tailBytes)
+	im := image{head: all[:head], tail: all[headBytes : headBytes+tail], size: size}
 	if err := readFull(r, im.head, 0); err != nil {
-		return image{}, err
+		return err
 	}
-	if err := readFull(r, im.tail, size-int64(len(im.tail))); err != nil {
-		return image{}, err
+	if err := readFull(r, im.tail, size-tail); err != nil {
+		return err
 	}
-	return im, nil
+	f(im)
+	return nil
+}
+
+// identify says what lies on a device of size bytes.
+func identify(r io.ReaderAt, size int64) (content Content, err error) {
+	err = look(r, size, func(im image) { content = im.identify() })
+	return content, err
 }
 
 // readFull fills b; a device that ends early is an error.

@@ -37,11 +37,11 @@ func Probe(ctx context.Context, path string) (Content, error) {
 			return Content{}, fmt.Errorf("probe %s: %w", path, err)
 		}
 	}
-	im, err := readImage(file, size)
+	content, err := identify(file, size)
 	if err != nil {
 		return Content{}, fmt.Errorf("probe %s: %w", path, err)
 	}
-	return im.identify(), nil
+	return content, nil
 }
 
 // readDirectly turns to direct I/O. A file system that writes past the page cache

@@ -6,7 +6,6 @@ import (
 	"bytes"
 	"context"
 	"fmt"
-	"unsafe"
 
 	"github.com/csiemu/csiemu/backends"
 )
@@ -22,16 +21,14 @@ const (
 // a loop device of Linux 6.15 or newer whose store became full within one
 // request: the kernel takes the short write for a success.
 func (t *template) verify(ctx context.Context, dev target, who identity) error {
-	var buffer []byte
+	buffer := takeBuffer()
+	defer buffer.giveBack()
 	for rest := t.body; len(rest) > 0; {
 		if err := ctx.Err(); err != nil {
 			return err
 		}
 		start, end, count := nextReadBack(rest, dev.Size())
-		if int64(len(buffer)) < end-start {
-			buffer = alignedBuffer(end - start)
-		}
-		got := buffer[:end-start]
+		got := buffer.first(end - start)
 		if err := readFull(dev, got, start); err != nil {
 			return fmt.Errorf("read back what was written: %w", err)
 		}
@@ -59,11 +56,4 @@ func nextReadBack(pieces []piece, size int64) (start, end int64, count int) {
 		count++
 	}
 	return start, end, count
-}
-
-// alignedBuffer is memory that direct I/O can use.
-func alignedBuffer(n int64) []byte {
-	buffer := make([]byte, n+blockBytes)
-	skip := -uintptr(unsafe.Pointer(&buffer[0])) % blockBytes
-	return buffer[skip : int64(skip)+n]
 }

@@ -11,6 +11,7 @@ import (
 	"path/filepath"
 	"strconv"
 	"strings"
+	"sync"
 
 	"golang.org/x/sys/unix"
 
@@ -49,10 +50,11 @@ func newNodes(o Options) nodes {
 	return nodes{dev: dev, nodeDir: o.NodeDir, partShift: partShift()}
 }
 
-// partShift asks how the loop driver was loaded. The parameter is one less than
-// a power of two, 0 if the driver numbers no partitions (the usual case, and the
-// answer where /sys is missing).
-func partShift() int {
+// partShift asks, once, how the loop driver was loaded: it cannot be loaded anew
+// while this process holds loop-control. The parameter is one less than a power of
+// two, 0 if the driver numbers no partitions (the usual case, and the answer where
+// /sys is missing).
+var partShift = sync.OnceValue(func() int {
 	data, err := os.ReadFile("/sys/module/loop/parameters/max_part")
 	if err != nil {
 		return 0
@@ -62,7 +64,7 @@ func partShift() int {
 		return 0
 	}
 	return bits.Len64(parts)
-}
+})
 
 func (n nodes) minor(index int) uint32 { return uint32(index) << n.partShift }
 

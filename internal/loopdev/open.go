@@ -32,6 +32,28 @@ func OpenNamed(path, name string) (*os.File, error) {
 	return f, nil
 }
 
+// StatusOfOpen asks for the state of the device on which f is open: one call into
+// the kernel, where StatusOf has to find and open the device first. ErrNotBound is
+// returned if nothing is bound to it any more. f may be closed meanwhile, which is
+// an error.
+func StatusOfOpen(f *os.File) (Status, error) {
+	conn, err := f.SyscallConn()
+	if err != nil {
+		return Status{}, fmt.Errorf("get status of %s: %w", f.Name(), err)
+	}
+	var info *unix.LoopInfo64
+	if controlErr := conn.Control(func(fd uintptr) { info, err = unix.IoctlLoopGetStatus64(int(fd)) }); controlErr != nil {
+		err = controlErr
+	}
+	if errors.Is(err, unix.ENXIO) {
+		err = fmt.Errorf("%w: %w", err, ErrNotBound)
+	}
+	if err != nil {
+		return Status{}, fmt.Errorf("get status of %s: %w", f.Name(), err)
+	}
+	return statusFrom(info), nil
+}
+
 // IsNodeOf says whether the node at path is that of the device on which f is
 // open.
 func IsNodeOf(f *os.File, path string) bool {

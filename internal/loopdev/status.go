@@ -106,8 +106,8 @@ func Find(ctx context.Context, name string, hint int, o Options) (*Device, error
 	}
 	n := newNodes(o)
 	if hint >= 0 {
-		if status, err := n.status(hint); err == nil && status.Name == name {
-			return adopt(n, hint, name)
+		if d, err := adopt(n, hint, name); err == nil {
+			return d, nil
 		}
 	}
 	statuses, err := n.scan(ctx)
