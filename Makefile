@@ -10,7 +10,8 @@ COUNT    ?= 6
 ROUNDS   ?= 20
 # Packages whose tests also run in a virtual machine with Debian's kernel.
 VM_PACKAGES ?= ./internal/kernel ./internal/loopdev ./internal/mount ./internal/filesystem ./internal/freeze \
-	./internal/blockio ./internal/treecopy ./internal/nodemount ./backends/loop ./backends/tmpfs
+	./internal/blockio ./internal/treecopy ./internal/nodemount ./backends/loop ./backends/tmpfs \
+	./cmd/csiemu/internal/demo
 
 TOOL  := $(GO) tool -modfile=tools/go.mod
 # mkfs and fsck live here, outside the PATH of most users.

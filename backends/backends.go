@@ -15,7 +15,6 @@ package backends
 
 import (
 	"context"
-	"iter"
 	"time"
 )
 
@@ -56,6 +55,9 @@ type Layout struct {
 	Thick bool `json:"thick,omitempty"`
 	// DirectIO is true where the device bypasses the page cache.
 	DirectIO bool `json:"directIO,omitempty"`
+	// Breakable is true where the volume's I/O passes a process of csiemu, for
+	// faults, shaping and holding writes (BreakableBackend).
+	Breakable bool `json:"breakable,omitempty"`
 }
 
 // Volume names the bytes of one volume.
@@ -153,30 +155,4 @@ type Backend interface {
 	// Close ends the backend. Devices and mounts stay, unless the backend was
 	// made to leave nothing behind.
 	Close() error
-}
-
-// ExtentBackend is a backend that knows which bytes of a snapshot hold data.
-type ExtentBackend interface {
-	// Allocated yields the ranges of s that hold data and end after from, in
-	// ascending order, not overlapping.
-	Allocated(ctx context.Context, s Snapshot, from int64) iter.Seq2[Extent, error]
-	// Changed yields the ranges of target that differ, or may differ, from
-	// base, in the same way.
-	Changed(ctx context.Context, base, target Snapshot, from int64) iter.Seq2[Extent, error]
-}
-
-// Held is a volume with the attachment that the array recorded for it.
-type Held struct {
-	Volume
-	// Attachment is nil when no node is attached.
-	Attachment *Attachment
-}
-
-// Reopener is a backend that finds devices and mounts of an earlier process
-// again. Reopen is called once, before any other method, with everything that
-// the records explain: it adopts what exists, makes missing attachments anew
-// (a reboot takes all of them), and frees what is its own and not explained.
-// The error of one volume is given to report and does not stop the others.
-type Reopener interface {
-	Reopen(ctx context.Context, volumes []Held, snapshots []Snapshot, report func(volumeID string, err error)) error
 }

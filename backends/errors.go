@@ -29,6 +29,9 @@ var (
 	// ErrUnavailable is returned when another process that is needed does not
 	// answer; the call may be repeated: UNAVAILABLE.
 	ErrUnavailable = errors.New("unavailable")
+	// ErrUnauthenticated is returned when the secrets of a call are not those
+	// that the class of the volume demands: UNAUTHENTICATED.
+	ErrUnauthenticated = errors.New("unauthenticated")
 	// ErrDataLoss is returned when the bytes of a volume are gone, as those of
 	// a tmpfs volume after a reboot. Callers see FAILED_PRECONDITION, never an
 	// empty volume.

@@ -70,6 +70,15 @@ type Stats struct {
 	Block                                    bool
 }
 
+// Hold says how still a volume has to be.
+type Hold struct {
+	// Published is true when a workload may write through a publication.
+	Published bool
+	// Exact asks that nothing changes. Without it a raw block volume that is
+	// published is only flushed: its writers go on.
+	Exact bool
+}
+
 // Node is a backend's half on a node. Its methods may be called concurrently,
 // for one volume one at a time (but Stats at any time). All of them are
 // idempotent: the caller repeats them after a crash.
@@ -99,10 +108,9 @@ type Node interface {
 	// size in bytes. ErrPrecondition names what is missing where the kernel
 	// cannot do that while the volume is in use.
 	Expand(ctx context.Context, s Staged) (int64, error)
-	// Hold stops changes of the bytes under s, as far as the backend can, and
-	// returns the release. published says that a workload may write. A volume
+	// Hold stops changes of the bytes under s and returns the release. A volume
 	// that cannot be held is ErrPrecondition.
-	Hold(ctx context.Context, s Staged, published bool) (release func() error, err error)
+	Hold(ctx context.Context, s Staged, h Hold) (release func() error, err error)
 	// Recover undoes a Hold that a killed process left.
 	Recover(ctx context.Context, s Staged) error
 

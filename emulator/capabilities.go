@@ -2,6 +2,7 @@ package emulator
 
 import (
 	"fmt"
+	"slices"
 
 	"github.com/container-storage-interface/spec/lib/go/csi"
 
@@ -39,8 +40,30 @@ func (p *Profile) enabled(fullMethod string) bool {
 		return p.controller(csi.ControllerServiceCapability_RPC_CREATE_DELETE_SNAPSHOT)
 	case csi.Controller_ListSnapshots_FullMethodName:
 		return p.controller(csi.ControllerServiceCapability_RPC_LIST_SNAPSHOTS)
+	case csi.Controller_GetSnapshot_FullMethodName:
+		return p.controller(csi.ControllerServiceCapability_RPC_GET_SNAPSHOT)
+	case csi.Controller_ControllerGetVolume_FullMethodName:
+		return p.controller(csi.ControllerServiceCapability_RPC_GET_VOLUME)
+	case csi.Controller_ControllerModifyVolume_FullMethodName:
+		return p.controller(csi.ControllerServiceCapability_RPC_MODIFY_VOLUME)
+	case csi.Controller_ControllerListVolumeHealth_FullMethodName:
+		return p.controller(csi.ControllerServiceCapability_RPC_LIST_VOLUME_HEALTH)
+	case csi.Controller_ControllerGetVolumeHealth_FullMethodName:
+		return p.controller(csi.ControllerServiceCapability_RPC_GET_VOLUME_HEALTH) ||
+			p.controller(csi.ControllerServiceCapability_RPC_LIST_VOLUME_HEALTH)
+	case csi.GroupController_CreateVolumeGroupSnapshot_FullMethodName, csi.GroupController_DeleteVolumeGroupSnapshot_FullMethodName,
+		csi.GroupController_GetVolumeGroupSnapshot_FullMethodName:
+		return slices.Contains(p.Group, csi.GroupControllerServiceCapability_RPC_CREATE_DELETE_GET_VOLUME_GROUP_SNAPSHOT)
+	case csi.GroupController_GroupControllerGetCapabilities_FullMethodName:
+		return p.plugin(csi.PluginCapability_Service_GROUP_CONTROLLER_SERVICE)
+	case csi.Node_NodeGetVolumeHealth_FullMethodName:
+		return p.node(csi.NodeServiceCapability_RPC_GET_VOLUME_HEALTH)
+	case csi.Node_NodeGetStorageHealth_FullMethodName:
+		return p.node(csi.NodeServiceCapability_RPC_GET_STORAGE_HEALTH)
 	case csi.Controller_ControllerExpandVolume_FullMethodName:
 		return p.controller(csi.ControllerServiceCapability_RPC_EXPAND_VOLUME)
+	case csi.SnapshotMetadata_GetMetadataAllocated_FullMethodName, csi.SnapshotMetadata_GetMetadataDelta_FullMethodName:
+		return p.plugin(csi.PluginCapability_Service_SNAPSHOT_METADATA_SERVICE)
 	case csi.Node_NodeStageVolume_FullMethodName, csi.Node_NodeUnstageVolume_FullMethodName:
 		return p.node(csi.NodeServiceCapability_RPC_STAGE_UNSTAGE_VOLUME)
 	case csi.Node_NodeGetVolumeStats_FullMethodName:

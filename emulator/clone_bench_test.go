@@ -98,7 +98,7 @@ func newBenchDriver(b *testing.B, store string) clients {
 	server := grpc.NewServer()
 	require.NoError(b, e.Register("", server))
 	conn := serveBench(b, server)
-	return clients{csi.NewIdentityClient(conn), csi.NewControllerClient(conn), csi.NewNodeClient(conn)}
+	return newClients(conn)
 }
 
 // fill writes data over a whole image, so that a copy has to copy all of it.

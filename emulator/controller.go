@@ -132,18 +132,21 @@ func (s *controllerServer) ValidateVolumeCapabilities(_ context.Context, req *cs
 			return &csi.ValidateVolumeCapabilitiesResponse{Message: fmt.Sprintf("the volume was created without this value of parameter %q", key)}, nil
 		}
 	}
-	if len(req.GetMutableParameters()) > 0 {
-		return &csi.ValidateVolumeCapabilitiesResponse{Message: "the volume has no mutable parameters"}, nil
+	for key, value := range req.GetMutableParameters() {
+		if have, ok := v.Mutable[key]; !ok || have != value {
+			return &csi.ValidateVolumeCapabilitiesResponse{Message: fmt.Sprintf("the volume does not have this value of mutable parameter %q", key)}, nil
+		}
 	}
 	if len(req.GetVolumeContext()) > 0 {
 		return &csi.ValidateVolumeCapabilitiesResponse{Message: "the volume was created without a volume context"}, nil
 	}
 	return &csi.ValidateVolumeCapabilitiesResponse{Confirmed: &csi.ValidateVolumeCapabilitiesResponse_Confirmed{
 		VolumeContext: req.GetVolumeContext(), VolumeCapabilities: req.GetVolumeCapabilities(), Parameters: req.GetParameters(),
+		MutableParameters: req.GetMutableParameters(),
 	}}, nil
 }
 
-func (s *controllerServer) ListVolumes(_ context.Context, req *csi.ListVolumesRequest) (*csi.ListVolumesResponse, error) {
+func (s *controllerServer) ListVolumes(ctx context.Context, req *csi.ListVolumesRequest) (*csi.ListVolumesResponse, error) {
 	volumes, next, err := s.array.List(req.GetStartingToken(), int(req.GetMaxEntries()))
 	if err != nil {
 		return nil, fmt.Errorf("list volumes: %w", err)
@@ -152,12 +155,37 @@ func (s *controllerServer) ListVolumes(_ context.Context, req *csi.ListVolumesRe
 	resp := &csi.ListVolumesResponse{NextToken: next, Entries: make([]*csi.ListVolumesResponse_Entry, 0, len(volumes))}
 	for _, v := range volumes {
 		entry := &csi.ListVolumesResponse_Entry{Volume: volumeMessage(v)}
+		if nodes || s.profile.VolumeCondition {
+			entry.Status = &csi.ListVolumesResponse_VolumeStatus{}
+		}
 		if nodes {
-			entry.Status = &csi.ListVolumesResponse_VolumeStatus{PublishedNodeIds: v.NodeIDs()}
+			entry.Status.PublishedNodeIds = v.NodeIDs()
+		}
+		if err := s.addCondition(ctx, entry.GetStatus(), v); err != nil {
+			return nil, fmt.Errorf("list volumes: %w", err)
 		}
 		resp.Entries = append(resp.Entries, entry)
 	}
 	return resp, nil
+}
+
+func (s *controllerServer) ControllerGetVolume(ctx context.Context, req *csi.ControllerGetVolumeRequest) (*csi.ControllerGetVolumeResponse, error) {
+	v, err := s.array.Volume(req.GetVolumeId())
+	if err != nil {
+		return nil, fmt.Errorf("get %w", err)
+	}
+	resp := &csi.ControllerGetVolumeResponse{Volume: volumeMessage(v), Status: &csi.ControllerGetVolumeResponse_VolumeStatus{}}
+	if s.profile.attaches() {
+		resp.Status.PublishedNodeIds = v.NodeIDs()
+	}
+	return resp, s.addCondition(ctx, resp.GetStatus(), v)
+}
+
+func (s *controllerServer) ControllerModifyVolume(ctx context.Context, req *csi.ControllerModifyVolumeRequest) (*csi.ControllerModifyVolumeResponse, error) {
+	if err := s.array.Modify(ctx, req.GetVolumeId(), req.GetMutableParameters()); err != nil {
+		return nil, err
+	}
+	return &csi.ControllerModifyVolumeResponse{}, nil
 }
 
 func (s *controllerServer) ControllerExpandVolume(ctx context.Context, req *csi.ControllerExpandVolumeRequest) (*csi.ControllerExpandVolumeResponse, error) {
@@ -197,9 +225,7 @@ func (s *controllerServer) allowsExpansion(req *csi.ControllerExpandVolumeReques
 
 func volumeMessage(v *array.Volume) *csi.Volume {
 	m := &csi.Volume{VolumeId: v.ID, CapacityBytes: v.Layout.SizeBytes}
-	for _, s := range v.Accessible {
-		m.AccessibleTopology = append(m.AccessibleTopology, &csi.Topology{Segments: s})
-	}
+	m.AccessibleTopology = topologies(v.Accessible)
 	switch {
 	case v.Source.SnapshotID != "":
 		m.ContentSource = &csi.VolumeContentSource{Type: &csi.VolumeContentSource_Snapshot{
@@ -211,6 +237,14 @@ func volumeMessage(v *array.Volume) *csi.Volume {
 		}}
 	}
 	return m
+}
+
+func topologies(all []map[string]string) []*csi.Topology {
+	var out []*csi.Topology
+	for _, s := range all {
+		out = append(out, &csi.Topology{Segments: s})
+	}
+	return out
 }
 
 func segments(all []*csi.Topology) []map[string]string {

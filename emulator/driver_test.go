@@ -33,6 +33,7 @@ type driver struct {
 	t        *testing.T
 	emulator *emulator.Emulator
 	stop     func()
+	socket   string
 	clients
 	// dir is where the orchestrator of the test stages and publishes.
 	dir string
@@ -42,7 +43,14 @@ type driver struct {
 type clients struct {
 	csi.IdentityClient
 	csi.ControllerClient
+	csi.GroupControllerClient
 	csi.NodeClient
+}
+
+func newClients(conn *grpc.ClientConn) clients {
+	return clients{
+		csi.NewIdentityClient(conn), csi.NewControllerClient(conn), csi.NewGroupControllerClient(conn), csi.NewNodeClient(conn),
+	}
 }
 
 // dial connects to an endpoint; the connection ends with the test.
@@ -51,7 +59,7 @@ func dial(t *testing.T, socket string) clients {
 	conn, err := grpc.NewClient("unix://"+socket, grpc.WithTransportCredentials(insecure.NewCredentials()))
 	require.NoError(t, err)
 	t.Cleanup(func() { _ = conn.Close() })
-	return clients{csi.NewIdentityClient(conn), csi.NewControllerClient(conn), csi.NewNodeClient(conn)}
+	return newClients(conn)
 }
 
 // start serves a configuration until the test ends or stop is called.
@@ -79,7 +87,7 @@ func start(t *testing.T, c emulator.Config) *driver {
 		require.NoFileExists(t, socket)
 	}
 	t.Cleanup(d.stop)
-	d.clients = dial(t, socket)
+	d.socket, d.clients = socket, dial(t, socket)
 	return d
 }
 

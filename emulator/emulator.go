@@ -118,14 +118,14 @@ func (e *Emulator) openStore(dir string) (record.Store, error) {
 
 // Hold reaches a node of this process or one that is connected: see
 // array.Holder.
-func (e *Emulator) Hold(ctx context.Context, nodeID, volumeID string) (func(context.Context) error, error) {
+func (e *Emulator) Hold(ctx context.Context, nodeID, volumeID string, exact bool) (func(context.Context) error, error) {
 	for _, n := range e.nodes {
 		if n.config.Name == nodeID {
-			return n.node.Hold(ctx, volumeID)
+			return n.node.Hold(ctx, volumeID, exact)
 		}
 	}
 	if e.links != nil {
-		return e.links.Hold(ctx, nodeID, volumeID)
+		return e.links.Hold(ctx, nodeID, volumeID, exact)
 	}
 	return nil, fmt.Errorf("node %s is not served by this process: %w", nodeID, backends.ErrUnavailable)
 }
@@ -143,6 +143,7 @@ func (e *Emulator) Register(nodeName string, s grpc.ServiceRegistrar) error {
 	}
 	o := rpc.Options{
 		Log: e.log, Strict: e.config.Strict, StrictLocks: e.config.StrictLocks, Enabled: e.profile.enabled, Locks: e.locks,
+		Checked: []rpc.Step{e.authorize},
 		Finding: func(ctx context.Context, f rpc.Finding) {
 			e.log.WarnContext(ctx, "a request breaks a limit of the specification", "what", f.String())
 		},
@@ -151,6 +152,8 @@ func (e *Emulator) Register(nodeName string, s grpc.ServiceRegistrar) error {
 	csi.RegisterIdentityServer(controller, &identityServer{profile: e.profile})
 	if e.array != nil && i <= 0 {
 		csi.RegisterControllerServer(controller, &controllerServer{profile: e.profile, array: e.array})
+		csi.RegisterGroupControllerServer(controller, &groupServer{profile: e.profile, array: e.array})
+		csi.RegisterSnapshotMetadataServer(controller, &metadataServer{array: e.array})
 	}
 	if i >= 0 {
 		// A node's calls have locks of their own: a snapshot, which locks the

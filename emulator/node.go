@@ -49,6 +49,9 @@ func (s *nodeServer) NodeStageVolume(ctx context.Context, req *csi.NodeStageVolu
 	if err := errors.Join(s.allows(req.GetVolumeCapability()), s.outside(req.GetStagingTargetPath())); err != nil {
 		return nil, fmt.Errorf("stage volume %s: %w", req.GetVolumeId(), err)
 	}
+	if err := s.node.Authorize(ctx, "NodeStageVolume", req.GetVolumeId(), req.GetPublishContext(), req.GetSecrets()); err != nil {
+		return nil, fmt.Errorf("stage volume %s: %w", req.GetVolumeId(), err)
+	}
 	err := s.node.Stage(ctx, node.StageRequest{
 		VolumeID: req.GetVolumeId(), PublishContext: req.GetPublishContext(), Path: req.GetStagingTargetPath(),
 		Capability: access.FromCSI(req.GetVolumeCapability()),
@@ -72,6 +75,9 @@ func (s *nodeServer) NodePublishVolume(ctx context.Context, req *csi.NodePublish
 	}
 	if req.GetVolumeContext()[ephemeralKey] == "true" {
 		return s.publishEphemeral(ctx, req)
+	}
+	if err := s.node.Authorize(ctx, "NodePublishVolume", req.GetVolumeId(), req.GetPublishContext(), req.GetSecrets()); err != nil {
+		return nil, fmt.Errorf("publish volume %s: %w", req.GetVolumeId(), err)
 	}
 	err := s.node.Publish(ctx, node.PublishRequest{
 		VolumeID: req.GetVolumeId(), PublishContext: req.GetPublishContext(), StagingPath: req.GetStagingTargetPath(),
@@ -120,6 +126,13 @@ func (s *nodeServer) NodeGetVolumeStats(ctx context.Context, req *csi.NodeGetVol
 			Unit: csi.VolumeUsage_INODES, Total: stats.TotalInodes, Available: stats.AvailableInodes, Used: stats.UsedInodes,
 		})
 	}
+	if s.profile.VolumeCondition {
+		conditions, err := s.node.Health(ctx, req.GetVolumeId())
+		if err != nil {
+			return nil, err
+		}
+		setCondition(resp, conditions)
+	}
 	return resp, nil
 }
 
@@ -128,6 +141,9 @@ func (s *nodeServer) NodeExpandVolume(ctx context.Context, req *csi.NodeExpandVo
 		if err := s.allows(c); err != nil {
 			return nil, fmt.Errorf("expand volume %s: %w", req.GetVolumeId(), err)
 		}
+	}
+	if err := s.node.Authorize(ctx, "NodeExpandVolume", req.GetVolumeId(), nil, req.GetSecrets()); err != nil {
+		return nil, fmt.Errorf("expand volume %s: %w", req.GetVolumeId(), err)
 	}
 	size, err := s.node.Expand(ctx, req.GetVolumeId(), req.GetVolumePath(), req.GetCapacityRange().GetLimitBytes())
 	if err != nil {

@@ -9,16 +9,11 @@ import (
 
 	"github.com/container-storage-interface/spec/lib/go/csi"
 	"github.com/stretchr/testify/require"
-	"google.golang.org/grpc"
 
 	"github.com/csiemu/csiemu/internal/ceiling"
 	"github.com/csiemu/csiemu/internal/kernel"
 	"github.com/csiemu/csiemu/internal/testenv"
 )
-
-func newClients(conn *grpc.ClientConn) clients {
-	return clients{csi.NewIdentityClient(conn), csi.NewControllerClient(conn), csi.NewNodeClient(conn)}
-}
 
 // BenchmarkPeer has another driver walk the same lives in turns with the
 // emulator, whose store is on tmpfs. BENCH_PEER is the endpoint of the driver,

@@ -213,7 +213,8 @@ func startCluster(t *testing.T, noAttach bool) *cluster {
 // on is the driver as an orchestrator sees it from node i.
 func (c *cluster) on(t *testing.T, i int) *driver {
 	return &driver{t: t, dir: filepath.Join(c.dir, fmt.Sprintf("kubelet-%d", i)), clients: clients{
-		IdentityClient: c.controller.IdentityClient, ControllerClient: c.controller.ControllerClient, NodeClient: c.nodes[i].NodeClient,
+		IdentityClient: c.controller.IdentityClient, ControllerClient: c.controller.ControllerClient,
+		GroupControllerClient: c.controller.GroupControllerClient, NodeClient: c.nodes[i].NodeClient,
 	}}
 }
 

@@ -15,12 +15,13 @@ type Profile struct {
 	DriverName string
 	// VendorVersion is the version that GetPluginInfo answers.
 	VendorVersion string
-	// Plugin, Controller and Node are the capabilities that are advertised
+	// Plugin to Group are the capabilities that are advertised
 	// and served. An RPC whose capability is missing answers UNIMPLEMENTED.
 	Plugin     []csi.PluginCapability_Service_Type
 	Expansion  []csi.PluginCapability_VolumeExpansion_Type
 	Controller []csi.ControllerServiceCapability_RPC_Type
 	Node       []csi.NodeServiceCapability_RPC_Type
+	Group      []csi.GroupControllerServiceCapability_RPC_Type
 	// MaxVolumesPerNode limits the attachments of a node; 0 means no limit.
 	MaxVolumesPerNode int64
 	// NodeTopologyKey, when set, gives each node a topology segment of this
@@ -31,6 +32,9 @@ type Profile struct {
 	// Kubernetes needs for several pods on a node that share a
 	// ReadWriteOnce claim.
 	SharedSingleNode bool
+	// VolumeCondition also tells the health of volumes in the way of CSI before
+	// 1.13, for orchestrators that know no other. EnableVolumeCondition sets it.
+	VolumeCondition bool
 }
 
 func controllerCapabilities() []csi.ControllerServiceCapability_RPC_Type {
@@ -45,7 +49,12 @@ func controllerCapabilities() []csi.ControllerServiceCapability_RPC_Type {
 		csi.ControllerServiceCapability_RPC_PUBLISH_READONLY,
 		csi.ControllerServiceCapability_RPC_EXPAND_VOLUME,
 		csi.ControllerServiceCapability_RPC_LIST_VOLUMES_PUBLISHED_NODES,
+		csi.ControllerServiceCapability_RPC_GET_VOLUME,
 		csi.ControllerServiceCapability_RPC_SINGLE_NODE_MULTI_WRITER,
+		csi.ControllerServiceCapability_RPC_MODIFY_VOLUME,
+		csi.ControllerServiceCapability_RPC_GET_SNAPSHOT,
+		csi.ControllerServiceCapability_RPC_GET_VOLUME_HEALTH,
+		csi.ControllerServiceCapability_RPC_LIST_VOLUME_HEALTH,
 	}
 }
 
@@ -56,6 +65,8 @@ func nodeCapabilities() []csi.NodeServiceCapability_RPC_Type {
 		csi.NodeServiceCapability_RPC_EXPAND_VOLUME,
 		csi.NodeServiceCapability_RPC_SINGLE_NODE_MULTI_WRITER,
 		csi.NodeServiceCapability_RPC_VOLUME_MOUNT_GROUP,
+		csi.NodeServiceCapability_RPC_GET_VOLUME_HEALTH,
+		csi.NodeServiceCapability_RPC_GET_STORAGE_HEALTH,
 	}
 }
 
@@ -66,10 +77,19 @@ func DefaultProfile(backend string) *Profile {
 	p := &Profile{
 		DriverName:    backend + ".csiemu.dev",
 		VendorVersion: Version(),
-		Plugin:        []csi.PluginCapability_Service_Type{csi.PluginCapability_Service_CONTROLLER_SERVICE},
-		Expansion:     []csi.PluginCapability_VolumeExpansion_Type{csi.PluginCapability_VolumeExpansion_ONLINE},
-		Controller:    controllerCapabilities(),
-		Node:          nodeCapabilities(),
+		Plugin: []csi.PluginCapability_Service_Type{
+			csi.PluginCapability_Service_CONTROLLER_SERVICE, csi.PluginCapability_Service_GROUP_CONTROLLER_SERVICE,
+		},
+		Expansion:  []csi.PluginCapability_VolumeExpansion_Type{csi.PluginCapability_VolumeExpansion_ONLINE},
+		Controller: controllerCapabilities(),
+		Node:       nodeCapabilities(),
+		Group: []csi.GroupControllerServiceCapability_RPC_Type{
+			csi.GroupControllerServiceCapability_RPC_CREATE_DELETE_GET_VOLUME_GROUP_SNAPSHOT,
+		},
+	}
+	if backend != "memory" {
+		// Of a tmpfs, only raw block volumes have blocks.
+		p.Plugin = append(p.Plugin, csi.PluginCapability_Service_SNAPSHOT_METADATA_SERVICE)
 	}
 	if backend == "tmpfs" {
 		p.NodeTopologyKey = "topology." + p.DriverName + "/node"
@@ -85,8 +105,15 @@ var needs = map[string][]string{
 	"CREATE_DELETE_VOLUME":     {"CLONE_VOLUME"},
 	"PUBLISH_UNPUBLISH_VOLUME": {"PUBLISH_READONLY", "LIST_VOLUMES_PUBLISHED_NODES"},
 	"LIST_VOLUMES":             {"LIST_VOLUMES_PUBLISHED_NODES"},
-	"EXPAND_VOLUME":            {"ONLINE", "OFFLINE"},
-	"GET_VOLUME_HEALTH":        {"LIST_VOLUME_HEALTH"},
+	"CREATE_DELETE_SNAPSHOT": {
+		"LIST_SNAPSHOTS", "GET_SNAPSHOT", "SNAPSHOT_METADATA_SERVICE", "SNAPSHOT_ACCESSIBILITY_CONSTRAINTS",
+		"GROUP_CONTROLLER_SERVICE", "CREATE_DELETE_GET_VOLUME_GROUP_SNAPSHOT",
+	},
+	"GROUP_CONTROLLER_SERVICE":                {"CREATE_DELETE_GET_VOLUME_GROUP_SNAPSHOT"},
+	"CREATE_DELETE_GET_VOLUME_GROUP_SNAPSHOT": {"GROUP_CONTROLLER_SERVICE"},
+	"VOLUME_ACCESSIBILITY_CONSTRAINTS":        {"SNAPSHOT_ACCESSIBILITY_CONSTRAINTS"},
+	"EXPAND_VOLUME":                           {"ONLINE", "OFFLINE"},
+	"GET_VOLUME_HEALTH":                       {"LIST_VOLUME_HEALTH"},
 }
 
 // Disable takes a capability away, by its name in the specification
@@ -111,6 +138,7 @@ func (p *Profile) Disable(name string) bool {
 		p.Expansion = without(p.Expansion, gone)
 		p.Controller = without(p.Controller, gone)
 		p.Node = without(p.Node, gone)
+		p.Group = without(p.Group, gone)
 	}
 	return true
 }
@@ -118,9 +146,22 @@ func (p *Profile) Disable(name string) bool {
 // EnableTopology makes the driver tell and honour where volumes are accessible
 // from. It is needed where nodes have topology segments.
 func (p *Profile) EnableTopology() {
-	const constraints = csi.PluginCapability_Service_VOLUME_ACCESSIBILITY_CONSTRAINTS
-	if !p.plugin(constraints) {
-		p.Plugin = append(slices.Clone(p.Plugin), constraints)
+	for _, constraints := range []csi.PluginCapability_Service_Type{
+		csi.PluginCapability_Service_VOLUME_ACCESSIBILITY_CONSTRAINTS, csi.PluginCapability_Service_SNAPSHOT_ACCESSIBILITY_CONSTRAINTS,
+	} {
+		if !p.plugin(constraints) {
+			p.Plugin = append(slices.Clone(p.Plugin), constraints)
+		}
+	}
+}
+
+// EnableVolumeCondition makes the driver advertise and tell VolumeCondition, which
+// CSI had until 1.12, besides the health RPCs of 1.13.
+func (p *Profile) EnableVolumeCondition() {
+	if !p.VolumeCondition {
+		p.VolumeCondition = true
+		p.Controller = append(slices.Clone(p.Controller), controllerVolumeCondition)
+		p.Node = append(slices.Clone(p.Node), nodeVolumeCondition)
 	}
 }
 

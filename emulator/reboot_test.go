@@ -106,7 +106,7 @@ func TestSharedByNodes(t *testing.T) {
 	shared := withMode(mountCapability("ext4"), csi.VolumeCapability_AccessMode_MULTI_NODE_MULTI_WRITER)
 	v := d.create("v", shared, 64*mib)
 	v.up()
-	other := &driver{t: t, dir: filepath.Join(d.dir, "node-2"), clients: clients{d.IdentityClient, d.ControllerClient, dial(t, second).NodeClient}}
+	other := &driver{t: t, dir: filepath.Join(d.dir, "node-2"), clients: clients{d.IdentityClient, d.ControllerClient, d.GroupControllerClient, dial(t, second).NodeClient}}
 	w := other.place(v.created, "v", shared)
 	require.Equal(t, "node-2", w.node)
 	w.up()

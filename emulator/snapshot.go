@@ -10,11 +10,14 @@ import (
 )
 
 func (s *controllerServer) CreateSnapshot(ctx context.Context, req *csi.CreateSnapshotRequest) (*csi.CreateSnapshotResponse, error) {
-	snap, err := s.array.CreateSnapshot(ctx, req.GetName(), req.GetSourceVolumeId(), withoutKubernetes(req.GetParameters()))
+	snap, err := s.array.CreateSnapshot(ctx, array.SnapshotRequest{
+		Name: req.GetName(), SourceID: req.GetSourceVolumeId(), Parameters: withoutKubernetes(req.GetParameters()),
+		Requisite: segments(req.GetAccessibilityRequirements().GetRequisite()),
+	})
 	if err != nil {
 		return nil, err
 	}
-	return &csi.CreateSnapshotResponse{Snapshot: snapshotMessage(snap)}, nil
+	return &csi.CreateSnapshotResponse{Snapshot: s.profile.snapshotMessage(snap)}, nil
 }
 
 func (s *controllerServer) DeleteSnapshot(ctx context.Context, req *csi.DeleteSnapshotRequest) (*csi.DeleteSnapshotResponse, error) {
@@ -31,14 +34,26 @@ func (s *controllerServer) ListSnapshots(_ context.Context, req *csi.ListSnapsho
 	}
 	resp := &csi.ListSnapshotsResponse{NextToken: next, Entries: make([]*csi.ListSnapshotsResponse_Entry, 0, len(snapshots))}
 	for _, snap := range snapshots {
-		resp.Entries = append(resp.Entries, &csi.ListSnapshotsResponse_Entry{Snapshot: snapshotMessage(snap)})
+		resp.Entries = append(resp.Entries, &csi.ListSnapshotsResponse_Entry{Snapshot: s.profile.snapshotMessage(snap)})
 	}
 	return resp, nil
 }
 
-func snapshotMessage(s *array.Snapshot) *csi.Snapshot {
-	return &csi.Snapshot{
-		SnapshotId: s.ID, SourceVolumeId: s.SourceID, SizeBytes: s.Layout.SizeBytes,
+func (s *controllerServer) GetSnapshot(_ context.Context, req *csi.GetSnapshotRequest) (*csi.GetSnapshotResponse, error) {
+	snap, err := s.array.Snapshot(req.GetSnapshotId())
+	if err != nil {
+		return nil, fmt.Errorf("get %w", err)
+	}
+	return &csi.GetSnapshotResponse{Snapshot: s.profile.snapshotMessage(snap)}, nil
+}
+
+func (p *Profile) snapshotMessage(s *array.Snapshot) *csi.Snapshot {
+	m := &csi.Snapshot{
+		SnapshotId: s.ID, SourceVolumeId: s.SourceID, SizeBytes: s.Layout.SizeBytes, GroupSnapshotId: s.GroupID,
 		CreationTime: timestamp(s.Created), ReadyToUse: true,
 	}
+	if p.plugin(csi.PluginCapability_Service_SNAPSHOT_ACCESSIBILITY_CONSTRAINTS) {
+		m.AccessibleTopology = topologies(s.Accessible)
+	}
+	return m
 }

@@ -65,7 +65,7 @@ func testCopies(t *testing.T, h Harness) {
 // hold calls copy while the writers of u are held still, as the array does.
 func (u *use) hold(published bool, copy func()) {
 	u.r.t.Helper()
-	release, err := u.r.node.Hold(u.r.t.Context(), u.staged, published)
+	release, err := u.r.node.Hold(u.r.t.Context(), u.staged, backends.Hold{Published: published})
 	require.NoError(u.r.t, err)
 	copy()
 	require.NoError(u.r.t, release())
@@ -78,7 +78,7 @@ func testLiveCopies(t *testing.T, h Harness) {
 		u.up()
 		sum := u.write(u.path, "in use")
 		if h.lacks(a, Live) != "" {
-			_, err := r.node.Hold(t.Context(), u.staged, true)
+			_, err := r.node.Hold(t.Context(), u.staged, backends.Hold{Published: true})
 			require.ErrorIs(t, err, backends.ErrPrecondition)
 			u.hold(false, func() {})
 			h.needs(t, a, Live)
@@ -108,7 +108,7 @@ func testLiveCopies(t *testing.T, h Harness) {
 			u := r.use(r.create(a), a)
 			u.up()
 			h.needs(t, a, Live)
-			release, err := r.node.Hold(t.Context(), u.staged, true)
+			release, err := r.node.Hold(t.Context(), u.staged, backends.Hold{Published: true})
 			require.NoError(t, err)
 			require.NoError(t, r.node.Recover(t.Context(), u.staged))
 			u.requireData(u.path, u.write(u.path, "it can be written again"))

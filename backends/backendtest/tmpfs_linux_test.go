@@ -34,8 +34,7 @@ func TestTmpfs(t *testing.T) {
 		Filesystems: []backendtest.Filesystem{{Bytes: 16 * mebibyte, Lacks: lacks}, {Type: "tmpfs", Bytes: 16 * mebibyte, Lacks: lacks}},
 		BlockBytes:  8 * mebibyte,
 		Lacks: map[backendtest.Lack]string{
-			backendtest.Extents: "tmpfs has no blocks",
-			backendtest.Types:   "there is one type only",
+			backendtest.Types: "there is one type only",
 		},
 		Lose: func(tb testing.TB, v backends.Volume) {
 			dir := filepath.Join(v.Dir, "data")

@@ -15,6 +15,7 @@ import (
 	"github.com/csiemu/csiemu/internal/kernel"
 	"github.com/csiemu/csiemu/internal/loopdev"
 	"github.com/csiemu/csiemu/internal/mount"
+	"github.com/csiemu/csiemu/internal/step"
 )
 
 // The keys of the publish context.
@@ -60,7 +61,15 @@ func (b *Backend) attach(ctx context.Context, v backends.Volume, a backends.Atta
 	if err := b.awaitReleased(ctx, bound, wait); err != nil {
 		return nil, err
 	}
-	if d, err := b.earlier(ctx, a, image); d != nil || err != nil {
+	if v.Breakable {
+		return b.attachServed(ctx, v, a, bound, image)
+	}
+	return b.bind(ctx, v, a, bound, image)
+}
+
+// bind binds a device to file: the image, or what a holder serves in its place.
+func (b *Backend) bind(ctx context.Context, v backends.Volume, a backends.Attachment, bound *bound, file *os.File) (*loopdev.Device, error) {
+	if d, err := b.earlier(ctx, a, file); d != nil || err != nil {
 		if err == nil {
 			bound.device, bound.readOnly, bound.wanted = d, a.ReadOnly, nil
 		}
@@ -71,12 +80,15 @@ func (b *Backend) attach(ctx context.Context, v backends.Volume, a backends.Atta
 			return nil, err
 		}
 	}
-	d, err := b.pool.Attach(ctx, image, loopdev.Config{Name: a.ID, ReadOnly: a.ReadOnly, DirectIO: v.DirectIO, Autoclear: b.o.Autoclear})
+	d, err := b.pool.Attach(ctx, file, loopdev.Config{
+		Name: a.ID, ReadOnly: a.ReadOnly, Autoclear: b.o.Autoclear,
+		DirectIO: v.DirectIO || v.Breakable, // each request is to reach the holder
+	})
 	if err != nil {
 		return nil, err
 	}
 	bound.device, bound.readOnly, bound.wanted = d, a.ReadOnly, nil
-	return d, nil
+	return d, step.Done(ctx, "loop.device.bound")
 }
 
 // carrying returns the device that serves a already, nil if there is none.
@@ -92,7 +104,7 @@ func (d *bound) carrying(a backends.Attachment, image *os.File) (*loopdev.Device
 	if err != nil {
 		return nil, fmt.Errorf("look at device %s: %w", d.device.Path(), err)
 	}
-	if err := requireBacking(d.device, image); err != nil {
+	if err := d.requireBacking(d.device, image); err != nil {
 		return nil, err
 	}
 	switch {
@@ -128,8 +140,14 @@ func (b *Backend) replay(ctx context.Context, v backends.Volume, a backends.Atta
 	defer func() {
 		err = errors.Join(err, b.detach(context.WithoutCancel(ctx), bound, d))
 	}()
+	if err := step.Done(ctx, "loop.replay.bound"); err != nil {
+		return err
+	}
 	if err := replayOn(ctx, d, t); err != nil {
 		return fmt.Errorf("replay %s journal: %w", t, err)
+	}
+	if err := step.Done(ctx, "loop.replay.replayed"); err != nil {
+		return err
 	}
 	return d.Flush()
 }
@@ -153,12 +171,14 @@ func (b *Backend) Detach(ctx context.Context, v backends.Volume, a backends.Atta
 	bound := b.of(v.ID)
 	bound.wanted = nil
 	if bound.device == nil || bound.device.Name != a.ID {
+		if bound.device == nil { // a killed call may have left its holder
+			return b.unserve(ctx, v, bound)
+		}
 		return nil
 	}
-	if err := b.detach(ctx, bound, bound.device); err != nil {
+	if err := b.free(ctx, v, bound); err != nil {
 		return fmt.Errorf("detach volume %s: %w", v.ID, err)
 	}
-	bound.device = nil
 	return nil
 }
 
@@ -173,13 +193,13 @@ func (b *Backend) Delete(ctx context.Context, v backends.Volume) error {
 
 func (b *Backend) delete(ctx context.Context, v backends.Volume) error {
 	bound := b.of(v.ID)
-	if bound.device != nil {
-		if err := b.detach(ctx, bound, bound.device); err != nil {
-			return err
-		}
-		bound.device = nil
+	if err := b.free(ctx, v, bound); err != nil {
+		return err
 	}
 	if err := b.awaitReleased(ctx, bound, releaseWait); err != nil && !errors.Is(err, backends.ErrPrecondition) {
+		return err
+	}
+	if err := b.removeHolder(ctx, v, bound); err != nil {
 		return err
 	}
 	if err := imagefile.Remove(v.Dir); err != nil {

@@ -13,6 +13,7 @@ import (
 	"github.com/csiemu/csiemu/backends"
 	"github.com/csiemu/csiemu/internal/imagefile"
 	"github.com/csiemu/csiemu/internal/loopdev"
+	"github.com/csiemu/csiemu/internal/step"
 )
 
 // bound are the loop devices over one volume's image.
@@ -26,6 +27,12 @@ type bound struct {
 	// wanted is the attachment that Reopen could not make because the image was
 	// short. If a growth was interrupted, its end makes it.
 	wanted *backends.Attachment
+	// serving is the holder of a breakable volume that has a device, or had one
+	// that is in use still.
+	serving *serving
+	// paused is how many pauses of writes this process holds; Backend.mu guards
+	// it.
+	paused int
 	// leaving are devices that were detached while something had them open.
 	// Their I/O fails; the kernel frees each with its last user.
 	leaving []*loopdev.Device
@@ -72,22 +79,31 @@ func (b *Backend) behind(volumeID string, image *os.File) (*loopdev.Device, erro
 	if d == nil {
 		return nil, nil
 	}
-	return d, requireBacking(d, image)
+	return d, b.of(volumeID).requireBacking(d, image)
 }
 
-// requireBacking is backends.ErrPrecondition if the image is not the backing
-// file of d.
-func requireBacking(d *loopdev.Device, image *os.File) error {
-	st, err := statusOf(d)
-	if err != nil {
-		return fmt.Errorf("look at device %s: %w", d.Path(), err)
-	}
+// requireBacking is backends.ErrPrecondition if neither the image, nor what a
+// holder serves in its place, is the backing file of a volume's device.
+func (d *bound) requireBacking(device *loopdev.Device, image *os.File) error {
 	id, err := imagefile.IdentityOf(image)
 	if err != nil {
 		return err
 	}
+	if d.serving != nil && d.serving.image == id {
+		id = d.serving.file
+	}
+	return requireBacking(device, id, image.Name())
+}
+
+// requireBacking is backends.ErrPrecondition if a file is not the backing file
+// of d.
+func requireBacking(d *loopdev.Device, id imagefile.Identity, name string) error {
+	st, err := statusOf(d)
+	if err != nil {
+		return fmt.Errorf("look at device %s: %w", d.Path(), err)
+	}
 	if backing(st) != id {
-		return fmt.Errorf("device %s (%s) has another backing file than %s: %w", d.Path(), d.Name, image.Name(), backends.ErrPrecondition)
+		return fmt.Errorf("device %s (%s) has another backing file than %s: %w", d.Path(), d.Name, name, backends.ErrPrecondition)
 	}
 	return nil
 }
@@ -113,10 +129,12 @@ func (b *Backend) detach(ctx context.Context, d *bound, device *loopdev.Device) 
 	if err != nil {
 		return fmt.Errorf("detach device %s (%s): %w", device.Path(), device.Name, err)
 	}
-	if !inUse {
-		return nil
+	if inUse {
+		d.leaving = append(d.leaving, device)
 	}
-	d.leaving = append(d.leaving, device)
+	if err := step.Done(ctx, "loop.device.detached"); err != nil || !inUse {
+		return err
+	}
 	return b.detachReaders(ctx, device.Name)
 }
 

@@ -19,6 +19,10 @@ import (
 // take that device for the volume.
 func (b *Backend) earlier(ctx context.Context, a backends.Attachment, image *os.File) (*loopdev.Device, error) {
 	indexes, err := b.indexesOf(ctx, a.ID)
+	if err != nil || len(indexes) == 0 {
+		return nil, err
+	}
+	id, err := imagefile.IdentityOf(image)
 	if err != nil {
 		return nil, err
 	}
@@ -37,7 +41,7 @@ func (b *Backend) earlier(ctx context.Context, a backends.Attachment, image *os.
 		if err != nil {
 			return nil, err
 		}
-		if err := requireBacking(d, image); err != nil {
+		if err := requireBacking(d, id, image.Name()); err != nil {
 			return nil, err
 		}
 		if st.ReadOnly != a.ReadOnly || st.SizeLimit != 0 {

@@ -10,8 +10,10 @@ import (
 
 	"github.com/csiemu/csiemu/backends"
 	"github.com/csiemu/csiemu/internal/blockio"
+	"github.com/csiemu/csiemu/internal/fusefile"
 	"github.com/csiemu/csiemu/internal/imagefile"
 	"github.com/csiemu/csiemu/internal/loopdev"
+	"github.com/csiemu/csiemu/internal/step"
 )
 
 // NestedDir is the name of the directory, one level below that of a volume, in
@@ -50,6 +52,9 @@ func (b *Backend) write(ctx context.Context, v backends.Volume, source *os.File)
 func (b *Backend) Grow(ctx context.Context, v backends.Volume) error {
 	bound := b.of(v.ID)
 	d, err := b.extend(ctx, v)
+	if err == nil {
+		err = step.Done(ctx, "loop.image.extended")
+	}
 	bound.growing = err != nil && !errors.Is(err, backends.ErrPrecondition)
 	if err != nil {
 		return fmt.Errorf("grow volume %s: %w", v.ID, err)
@@ -59,6 +64,11 @@ func (b *Backend) Grow(ctx context.Context, v backends.Volume) error {
 			return fmt.Errorf("grow volume %s: attach it again: %w", v.ID, err)
 		}
 		return nil
+	}
+	if d != nil && v.Breakable {
+		if err := fusefile.Refresh(breakableDir(v)); err != nil {
+			return fmt.Errorf("grow volume %s: show its size: %w: %w", v.ID, err, backends.ErrPrecondition)
+		}
 	}
 	if d != nil {
 		if err := d.Refresh(); err != nil {

@@ -3,6 +3,7 @@
 package loop
 
 import (
+	"context"
 	"crypto/sha256"
 	"encoding/json"
 	"errors"
@@ -12,6 +13,7 @@ import (
 	"path/filepath"
 
 	"github.com/csiemu/csiemu/backends"
+	"github.com/csiemu/csiemu/internal/step"
 )
 
 // intents are notes of what a node is about to mount, one file a volume. The
@@ -26,7 +28,7 @@ func (i intents) path(volumeID string) string {
 }
 
 // put writes the note for s, as a whole or not at all.
-func (i intents) put(s backends.Staged) error {
+func (i intents) put(ctx context.Context, s backends.Staged) error {
 	data, err := json.Marshal(s)
 	if err != nil {
 		return fmt.Errorf("note what is to be staged: %w", err)
@@ -35,10 +37,23 @@ func (i intents) put(s backends.Staged) error {
 	if err := os.WriteFile(path+".new", data, 0o600); err != nil {
 		return fmt.Errorf("note what is to be staged: %w", errors.Join(err, remove(path+".new")))
 	}
-	if err := os.Rename(path+".new", path); err != nil {
+	err = step.Done(ctx, "loop.stage.noting")
+	if err == nil {
+		err = os.Rename(path+".new", path)
+	}
+	if err != nil {
 		return fmt.Errorf("note what is to be staged: %w", errors.Join(err, remove(path+".new")))
 	}
-	return nil
+	return step.Done(ctx, "loop.stage.noted")
+}
+
+// sweep removes what a killed put left. It goes before the first put.
+func (i intents) sweep() error {
+	left, err := filepath.Glob(filepath.Join(quote(i.dir), "staging-*.json.new"))
+	for _, path := range left {
+		err = errors.Join(err, remove(path))
+	}
+	return err
 }
 
 // complete returns s, or what the note says where s is a record that was never

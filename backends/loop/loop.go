@@ -14,6 +14,7 @@ import (
 	"github.com/csiemu/csiemu/internal/blockio"
 	"github.com/csiemu/csiemu/internal/filesystem"
 	"github.com/csiemu/csiemu/internal/freeze"
+	"github.com/csiemu/csiemu/internal/fusefile"
 	"github.com/csiemu/csiemu/internal/loopdev"
 )
 
@@ -52,12 +53,16 @@ type Backend struct {
 	// names has the devices that there were when this process first looked, by
 	// name; nil before.
 	names map[string][]int
+	// processes are the holders that this process started and did not reap.
+	processes []*fusefile.Holder
 }
 
 var (
 	_ backends.Backend       = (*Backend)(nil)
 	_ backends.ExtentBackend = (*Backend)(nil)
 	_ backends.Reopener      = (*Backend)(nil)
+
+	_ backends.BreakableBackend = (*Backend)(nil)
 )
 
 // New opens the kernel's loop devices for a store. The error is a
@@ -96,10 +101,11 @@ func (b *Backend) Close() error {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	errs := []error{b.freezer.Close()}
-	for _, d := range b.bound {
+	for id, d := range b.bound {
 		if d.device != nil {
 			errs = append(errs, d.device.Release())
 		}
+		errs = append(errs, b.closeServing(id, d.serving))
 	}
-	return errors.Join(append(errs, b.pool.Close())...)
+	return errors.Join(append(errs, b.closeProcesses(), b.pool.Close())...)
 }

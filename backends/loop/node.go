@@ -33,12 +33,15 @@ type node struct {
 // watchdog of its freezes, so they end before it.
 func (b *Backend) Node(c backends.NodeConfig) (backends.Node, error) {
 	devices := loopdev.Options{NodeDir: c.Dir}
-	h := &holds{}
+	h, notes := &holds{}, intents{c.Dir}
+	if err := notes.sweep(); err != nil {
+		return nil, fmt.Errorf("make loop node in %s: %w", c.Dir, err)
+	}
 	r, err := newReaders(devices, b.o.Autoclear, h)
 	if err != nil {
 		return nil, fmt.Errorf("make loop node in %s: %w", c.Dir, err)
 	}
-	return &node{sync: c.Sync, devices: devices, maker: b.maker, freezer: b.freezer, readers: r, intents: intents{c.Dir}, held: h}, nil
+	return &node{sync: c.Sync, devices: devices, maker: b.maker, freezer: b.freezer, readers: r, intents: notes, held: h}, nil
 }
 
 // Close lets go of the devices of raw block volumes, and of the read-only ones

@@ -23,6 +23,10 @@ var parameters = map[string]map[string]func(*backends.Layout){
 		"true":  func(l *backends.Layout) { l.DirectIO = true },
 		"false": func(l *backends.Layout) { l.DirectIO = false },
 	},
+	"breakable": {
+		"true":  func(l *backends.Layout) { l.Breakable = true },
+		"false": func(l *backends.Layout) { l.Breakable = false },
+	},
 }
 
 // Plan settles size and parameters. A size is rounded up to
@@ -39,6 +43,9 @@ func (b *Backend) Plan(r backends.Request) (backends.Layout, error) {
 			return backends.Layout{}, fmt.Errorf("plan volume: parameter %s cannot be %q (known are %s): %w", key, r.Parameters[key], known(values), backends.ErrInvalid)
 		}
 		set(&l)
+	}
+	if err := planBreakable(l); err != nil {
+		return backends.Layout{}, fmt.Errorf("plan volume: %w", err)
 	}
 	minimum, err := smallest(r)
 	if err != nil {

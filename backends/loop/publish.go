@@ -112,7 +112,7 @@ func (n *node) Unpublish(ctx context.Context, s backends.Staged, path string) er
 	if isForeign(s, path) {
 		return nil
 	}
-	err := nodemount.Unbind(path, func() bool { return n.dead(s) })
+	err := nodemount.Unbind(ctx, path, func() bool { return n.dead(s) })
 	if err == nil && s.Block {
 		err = n.readers.drop(ctx, s.DeviceID)
 	}

@@ -262,9 +262,9 @@ func TestTwoNodesShareAFileSystem(t *testing.T) {
 			require.Equal(t, "shared", read(t, filepath.Join(target, "file")))
 			require.ErrorIs(t, os.WriteFile(filepath.Join(target, "new"), nil, 0o600), unix.EROFS)
 
-			release, err := r.node.Hold(t.Context(), first, true)
+			release, err := r.node.Hold(t.Context(), first, backends.Hold{Published: true})
 			require.NoError(t, err)
-			_, err = other.Hold(t.Context(), second, true)
+			_, err = other.Hold(t.Context(), second, backends.Hold{Published: true})
 			require.ErrorIs(t, err, backends.ErrHeld)
 			require.NoError(t, release())
 		})

@@ -16,6 +16,7 @@ import (
 	"github.com/csiemu/csiemu/internal/loopdev"
 	"github.com/csiemu/csiemu/internal/mount"
 	"github.com/csiemu/csiemu/internal/nodemount"
+	"github.com/csiemu/csiemu/internal/step"
 )
 
 // readerSuffix stands between the attachment and the node in the name of a
@@ -127,7 +128,11 @@ func (r *readers) get(ctx context.Context, s backends.Staged) (*loopdev.Device, 
 		return nil, fmt.Errorf("make read-only device: %w", err)
 	}
 	r.set(s.DeviceID, d)
-	if err := r.held.hold(s.VolumeID, d.Name, d.Path()); err != nil {
+	err = step.Done(ctx, "loop.reader.bound")
+	if err == nil {
+		err = r.held.hold(s.VolumeID, d.Name, d.Path())
+	}
+	if err != nil {
 		return nil, errors.Join(err, r.drop(context.WithoutCancel(ctx), s.DeviceID))
 	}
 	return d, nil
@@ -176,7 +181,7 @@ func (r *readers) drop(ctx context.Context, attachment string) error {
 		return fmt.Errorf("free read-only device: %w", err)
 	}
 	r.set(attachment, nil)
-	return nil
+	return step.Done(ctx, "loop.reader.detached")
 }
 
 // isBound says whether the node of d is mounted anywhere.

@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 
 	"github.com/csiemu/csiemu/backends"
@@ -30,6 +31,10 @@ func (b *Backend) Reopen(ctx context.Context, volumes []backends.Held, snapshots
 	if err != nil {
 		return fmt.Errorf("reopen loop store %s: %w", b.o.Dir, err)
 	}
+	holders, err := holdersBelow(b.o.Dir)
+	if err != nil {
+		return fmt.Errorf("reopen loop store %s: %w", b.o.Dir, err)
+	}
 	r := reopening{b: b, devices: map[imagefile.Identity][]loopdev.Status{}, names: map[string][]loopdev.Status{}}
 	for _, st := range all {
 		r.devices[backing(st)] = append(r.devices[backing(st)], st)
@@ -40,6 +45,7 @@ func (b *Backend) Reopen(ctx context.Context, volumes []backends.Held, snapshots
 			return err
 		}
 		delete(images, imagefile.Path(v.Dir))
+		delete(holders, breakableDir(v.Volume))
 		if err := r.volume(ctx, v); err != nil {
 			report(v.ID, fmt.Errorf("reopen volume %s: %w", v.ID, err))
 		}
@@ -48,6 +54,12 @@ func (b *Backend) Reopen(ctx context.Context, volumes []backends.Held, snapshots
 		delete(images, imagefile.Path(s.Dir))
 		if err := errors.Join(r.free(ctx, &bound{}, imagefile.Path(s.Dir), ""), imagefile.RemoveUnfinished(s.Dir)); err != nil {
 			report(s.ID, fmt.Errorf("reopen snapshot %s: %w", s.ID, err))
+		}
+	}
+	for dir := range holders {
+		if err := r.unexplained(ctx, dir); err != nil {
+			id := filepath.Base(filepath.Dir(dir))
+			report(id, fmt.Errorf("free unexplained holder in %s: %w", dir, err))
 		}
 	}
 	for image := range images {
@@ -100,9 +112,13 @@ func (r *reopening) volume(ctx context.Context, v backends.Held) error {
 	}
 	d := r.b.of(v.ID)
 	keep := ""
-	if v.Attachment != nil {
+	adopt := r.adopt
+	if v.Breakable {
+		adopt = r.adoptServed
+	}
+	if v.Attachment != nil || v.Breakable {
 		var err error
-		if keep, err = r.adopt(d, v); err != nil {
+		if keep, err = adopt(ctx, d, v); err != nil {
 			return err
 		}
 	}
@@ -126,7 +142,7 @@ func (r *reopening) volume(ctx context.Context, v backends.Held) error {
 
 // adopt takes over the device that carries the volume's attachment and has its
 // image as backing file, and returns its name.
-func (r *reopening) adopt(d *bound, v backends.Held) (string, error) {
+func (r *reopening) adopt(_ context.Context, d *bound, v backends.Held) (string, error) {
 	id, err := imagefile.IdentityAt(imagefile.Path(v.Dir))
 	if errors.Is(err, os.ErrNotExist) {
 		return "", fmt.Errorf("%w: %w", err, backends.ErrDataLoss)
@@ -187,6 +203,9 @@ func (r *reopening) freeOne(ctx context.Context, d *bound, st loopdev.Status) er
 // not attached.
 func (r *reopening) freeReplaced(ctx context.Context, d *bound, v backends.Held) error {
 	for _, st := range r.names[v.Attachment.ID] {
+		if d.isLeaving(st.Index) {
+			continue // attach says so
+		}
 		path, err := backingPath(st.Index)
 		switch {
 		case errors.Is(err, os.ErrNotExist):
@@ -201,6 +220,11 @@ func (r *reopening) freeReplaced(ctx context.Context, d *bound, v backends.Held)
 		}
 	}
 	return nil
+}
+
+// isLeaving says whether a device was detached and is in use still.
+func (d *bound) isLeaving(index int) bool {
+	return slices.ContainsFunc(d.leaving, func(l *loopdev.Device) bool { return l.Index == index })
 }
 
 // backingPath is the path of a device's backing file as the kernel knows it.

@@ -85,7 +85,7 @@ func (b *Backend) openStill(v backends.Volume) (*os.File, error) {
 	if err != nil {
 		return nil, errors.Join(err, f.Close())
 	}
-	if d != nil {
+	if d != nil && !b.isPaused(v.ID) {
 		if err := d.Flush(); err != nil {
 			return nil, errors.Join(fmt.Errorf("flush device %s: %w", d.Path(), err), f.Close())
 		}

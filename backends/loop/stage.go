@@ -16,6 +16,7 @@ import (
 	"github.com/csiemu/csiemu/internal/loopdev"
 	"github.com/csiemu/csiemu/internal/mount"
 	"github.com/csiemu/csiemu/internal/nodemount"
+	"github.com/csiemu/csiemu/internal/step"
 )
 
 // Stage finds the device and, for a file system, formats, checks, mounts and
@@ -49,7 +50,20 @@ func (n *node) stage(ctx context.Context, r backends.StageRequest) (backends.Sta
 		return backends.Staged{}, err
 	}
 	s.FSType, s.Options = string(w.fsType), w.options.String()
-	return s, n.mount(ctx, d, w, s)
+	return s, becauseDetached(d, n.mount(ctx, d, w, s))
+}
+
+// becauseDetached gives an error the kind backends.ErrNotFound where the device
+// was detached meanwhile: its I/O fails in every way then.
+func becauseDetached(d *loopdev.Device, err error) error {
+	if err == nil {
+		return nil
+	}
+	st, statusErr := statusOf(d)
+	if !errors.Is(statusErr, loopdev.ErrNotBound) && (statusErr != nil || st.SizeLimit == 0) {
+		return err
+	}
+	return fmt.Errorf("device %s was detached meanwhile: %w: %w", d.Path(), backends.ErrNotFound, err)
 }
 
 // wish is what a stage request asks of a file system.
@@ -119,7 +133,7 @@ func (n *node) mount(ctx context.Context, d *loopdev.Device, w wish, s backends.
 		return err
 	}
 	if !mounted {
-		if err := n.intents.put(s); err != nil {
+		if err := n.intents.put(ctx, s); err != nil {
 			return err
 		}
 		defer func() {
@@ -129,6 +143,9 @@ func (n *node) mount(ctx context.Context, d *loopdev.Device, w wish, s backends.
 		}()
 		if err := mount.Mount(ctx, d.Path(), s.Path, s.FSType, w.options); err != nil {
 			return fmt.Errorf("mount device %s: %w", d.Path(), err)
+		}
+		if err := step.Done(ctx, "loop.stage.mounted"); err != nil {
+			return err
 		}
 	}
 	return n.finish(ctx, w, s, content, size)
@@ -145,6 +162,9 @@ func (n *node) finish(ctx context.Context, w wish, s backends.Staged, content fi
 		// volume is usable; Expand says what is missing.
 		if err != nil && !errors.Is(err, kernel.ErrNotSupported) {
 			return fmt.Errorf("grow file system of device %s: %w", s.Device, err)
+		}
+		if err := step.Done(ctx, "loop.filesystem.grown"); err != nil {
+			return err
 		}
 	}
 	if w.grouped {
@@ -186,7 +206,7 @@ func (n *node) formatBlank(ctx context.Context, d *loopdev.Device, w wish, size 
 		var there *filesystem.NotBlankError
 		switch {
 		case refused == nil:
-			return filesystem.Content{}, nil
+			return filesystem.Content{}, step.Done(ctx, "loop.filesystem.formatted")
 		case errors.As(refused, &there):
 			return there.Content, nil
 		case !errors.Is(refused, filesystem.ErrInUse):
@@ -214,6 +234,9 @@ func (n *node) repair(ctx context.Context, d *loopdev.Device, w wish, content fi
 		if err != nil {
 			return fmt.Errorf("check device %s: %w", d.Path(), err)
 		}
+		if err := step.Done(ctx, "loop.filesystem.checked"); err != nil {
+			return err
+		}
 	}
 	if w.fsType != filesystem.Ext4 || content.Fills(size) || kernel.Probe(ctx, kernel.SysResource) == nil {
 		return nil // grown when it is mounted
@@ -225,7 +248,7 @@ func (n *node) repair(ctx context.Context, d *loopdev.Device, w wish, content fi
 	if err != nil {
 		return fmt.Errorf("grow device %s: %w", d.Path(), err)
 	}
-	return nil
+	return step.Done(ctx, "loop.filesystem.grown")
 }
 
 // checkTwin refuses a btrfs whose source or copy is mounted, where the kernel
@@ -274,6 +297,9 @@ func (n *node) unstage(ctx context.Context, s backends.Staged) error {
 	foreign := err == nil && dev != 0 && dev != nodemount.NodeNumber(s.Device)
 	if mounted && !foreign {
 		if err := nodemount.Unmount(s.Path, func() bool { return n.dead(s) }); err != nil {
+			return err
+		}
+		if err := step.Done(ctx, "loop.stage.unmounted"); err != nil {
 			return err
 		}
 	}

@@ -13,6 +13,7 @@ import (
 	"github.com/csiemu/csiemu/internal/kernel"
 	"github.com/csiemu/csiemu/internal/mount"
 	"github.com/csiemu/csiemu/internal/nodemount"
+	"github.com/csiemu/csiemu/internal/step"
 )
 
 // Stats reports on the volume seen at path. backends.ErrNotFound is returned
@@ -99,20 +100,27 @@ func (n *node) fill(ctx context.Context, s backends.Staged, size int64) error {
 	if errors.Is(err, kernel.ErrNotSupported) {
 		return fmt.Errorf("the file system cannot grow while it is mounted and will when the volume is staged again: %w: %w", err, backends.ErrPrecondition)
 	}
-	return err
+	if err != nil {
+		return err
+	}
+	return step.Done(ctx, "loop.filesystem.grown")
 }
 
 // Hold freezes the file system of s, which holds still all who write to it, or
-// flushes the device of a raw block volume, whose writers cannot be stopped.
-func (n *node) Hold(ctx context.Context, s backends.Staged, _ bool) (func() error, error) {
-	release, err := n.hold(ctx, s)
+// flushes the device of a raw block volume, whose writers cannot be stopped:
+// where that has to be, it is backends.ErrPrecondition.
+func (n *node) Hold(ctx context.Context, s backends.Staged, h backends.Hold) (func() error, error) {
+	release, err := n.hold(ctx, s, h)
 	if err != nil {
 		return nil, fmt.Errorf("hold volume %s: %w", s.VolumeID, err)
 	}
 	return release, nil
 }
 
-func (n *node) hold(ctx context.Context, s backends.Staged) (func() error, error) {
+func (n *node) hold(ctx context.Context, s backends.Staged, h backends.Hold) (func() error, error) {
+	if s.Block && h.Exact && h.Published {
+		return nil, fmt.Errorf("nothing stops the writers of a raw block volume; unpublish it first, or create it with the parameter breakable: %w", backends.ErrPrecondition)
+	}
 	if s.Block {
 		d, err := n.device(ctx, s)
 		if err != nil {

@@ -104,7 +104,7 @@ func TestHoldMakesASnapshotOfAMountedFileSystemClean(t *testing.T) {
 			require.NoError(t, err)
 			require.NoError(t, f.Close())
 
-			release, err := r.node.Hold(t.Context(), s, true)
+			release, err := r.node.Hold(t.Context(), s, backends.Hold{Published: true})
 			require.NoError(t, err)
 			snapshot := r.snapshot(v)
 			require.NoError(t, release())
@@ -131,7 +131,7 @@ func TestRecoverThawsWhatAKilledProcessLeftFrozen(t *testing.T) {
 	t.Cleanup(func() { require.NoError(t, freeze.Thaw(s.Path)) }) // whatever happens
 	require.NoError(t, dir.Close())
 
-	_, err = r.node.Hold(t.Context(), s, true)
+	_, err = r.node.Hold(t.Context(), s, backends.Hold{Published: true})
 	require.ErrorIs(t, err, backends.ErrHeld)
 	require.NoError(t, r.node.Recover(t.Context(), s))
 	write(t, filepath.Join(s.Path, "file"), "x")

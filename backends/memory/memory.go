@@ -28,6 +28,8 @@ type Options struct{}
 type Backend struct {
 	mu      sync.Mutex
 	volumes map[string]*volume
+	// whole is set in the process of the array, which knows all volumes.
+	whole bool
 }
 
 // volume is what stands for the device of a volume.
@@ -126,14 +128,13 @@ func (b *Backend) Detach(ctx context.Context, v backends.Volume, a backends.Atta
 }
 
 // look returns the size of a volume and the id of its attachment, "" for none.
-// ok is false for a volume that this process has not heard of, as in a process
-// that is a node only.
+// ok is false for a volume of which this process cannot know: it is a node only.
 func (b *Backend) look(id string) (sizeBytes int64, attachment string, ok bool) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	v := b.volumes[id]
 	if v == nil {
-		return 0, "", false
+		return 0, "", b.whole
 	}
 	if v.attachment != nil {
 		attachment = v.attachment.ID
@@ -179,6 +180,7 @@ func (b *Backend) Reopen(ctx context.Context, volumes []backends.Held, _ []backe
 	}
 	b.mu.Lock()
 	defer b.mu.Unlock()
+	b.whole = true
 	for _, v := range volumes {
 		b.of(v.Volume).attachment = v.Attachment
 	}

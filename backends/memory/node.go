@@ -10,6 +10,7 @@ import (
 	"strings"
 
 	"github.com/csiemu/csiemu/backends"
+	"github.com/csiemu/csiemu/internal/step"
 )
 
 // Node is the half of a node. A file system is a plain directory at its target
@@ -68,7 +69,7 @@ func (n *Node) stage(ctx context.Context, r backends.StageRequest) (s backends.S
 			return s, fmt.Errorf("volume %s is there, attached as %s; unstage it first: %w", have.VolumeID, have.DeviceID, backends.ErrPrecondition)
 		}
 	}
-	return s, n.place(p, false)
+	return s, n.place(ctx, p, false)
 }
 
 // reach finds what stands for the device of a publish context.
@@ -89,7 +90,7 @@ func (n *Node) reach(r backends.StageRequest) (attachment string, sizeBytes int6
 }
 
 // place notes p and makes it, unless it is there.
-func (n *Node) place(p note, block bool) error {
+func (n *Node) place(ctx context.Context, p note, block bool) error {
 	there, err := find(p.Path, block)
 	if err != nil {
 		return err
@@ -99,10 +100,13 @@ func (n *Node) place(p note, block bool) error {
 	if err := n.notes.put(p); err != nil || there {
 		return err
 	}
+	if err := step.Done(ctx, "memory.place.noted"); err != nil {
+		return errors.Join(err, n.notes.drop(p.Path))
+	}
 	if err := build(p.Path, block, p.ReadOnly); err != nil {
 		return errors.Join(err, n.notes.drop(p.Path))
 	}
-	return nil
+	return step.Done(ctx, "memory.place.made")
 }
 
 // IsStaged asks for the staging path and for what was noted of it.
@@ -140,11 +144,14 @@ func (n *Node) unstage(ctx context.Context, s backends.Staged) error {
 			return err
 		}
 	}
+	if err := step.Done(ctx, "memory.place.removed"); err != nil {
+		return err
+	}
 	return n.notes.drop(s.Path)
 }
 
 // Hold has nothing to hold still: no bytes are kept.
-func (*Node) Hold(ctx context.Context, s backends.Staged, _ bool) (func() error, error) {
+func (*Node) Hold(ctx context.Context, s backends.Staged, _ backends.Hold) (func() error, error) {
 	if err := ctx.Err(); err != nil {
 		return nil, fmt.Errorf("hold volume %s: %w", s.VolumeID, err)
 	}
@@ -187,7 +194,7 @@ func (n *Node) makeEphemeral(ctx context.Context, r backends.EphemeralRequest) (
 	if s.Options, err = optionsOf(r.MountFlags, r.Group); err != nil {
 		return s, err
 	}
-	return s, n.place(note{Path: r.Dir, VolumeID: r.VolumeID, Staged: true, DeviceID: ephemeralID}, false)
+	return s, n.place(ctx, note{Path: r.Dir, VolumeID: r.VolumeID, Staged: true, DeviceID: ephemeralID}, false)
 }
 
 // RemoveEphemeral undoes MakeEphemeral.

@@ -7,6 +7,7 @@ import (
 	"path/filepath"
 
 	"github.com/csiemu/csiemu/backends"
+	"github.com/csiemu/csiemu/internal/step"
 )
 
 // Publish makes the target: a directory, or a file for raw block. One that
@@ -42,7 +43,7 @@ func (n *Node) publish(ctx context.Context, s backends.Staged, r backends.Publis
 			return fmt.Errorf("it is published there with read-only %t: %w", have.ReadOnly, backends.ErrExists)
 		}
 	}
-	if err := n.place(p, s.Block); err != nil {
+	if err := n.place(ctx, p, s.Block); err != nil {
 		return err
 	}
 	return n.shareTarget(s, p)
@@ -91,6 +92,9 @@ func (n *Node) unpublish(ctx context.Context, s backends.Staged, path string) er
 		if err := raze(ctx, path, s.Block, p.ReadOnly); err != nil {
 			return err
 		}
+	}
+	if err := step.Done(ctx, "memory.place.removed"); err != nil {
+		return err
 	}
 	return n.notes.drop(path)
 }

@@ -14,6 +14,7 @@ import (
 	"github.com/csiemu/csiemu/backends"
 	"github.com/csiemu/csiemu/internal/mount"
 	"github.com/csiemu/csiemu/internal/nodemount"
+	"github.com/csiemu/csiemu/internal/step"
 )
 
 // EphemeralBytes is the size of an ephemeral volume that names none: 64 MiB.
@@ -41,6 +42,9 @@ func (n *node) makeEphemeral(ctx context.Context, r backends.EphemeralRequest) (
 		}
 		if err := mount.Mount(ctx, sourcePrefix+r.VolumeID, s.Path, fsType, o); err != nil {
 			return s, errors.Join(err, os.Remove(s.Path))
+		}
+		if err := step.Done(ctx, "tmpfs.inline.mounted"); err != nil {
+			return s, err
 		}
 		dev, err = device(s.Path)
 	}
@@ -75,12 +79,15 @@ func ephemeralOptions(r backends.EphemeralRequest) (mount.Options, error) {
 // RemoveEphemeral unmounts the volume's tmpfs, also when s is the record of a
 // MakeEphemeral that was killed and has the directory of the volume as its path.
 // What is in use goes with its last user.
-func (n *node) RemoveEphemeral(_ context.Context, s backends.Staged) error {
+func (n *node) RemoveEphemeral(ctx context.Context, s backends.Staged) error {
 	dir := s.Path
 	if filepath.Base(dir) != dataName {
 		dir = dataDir(dir)
 	}
 	err := unmountAll(dir)
+	if err == nil {
+		err = step.Done(ctx, "tmpfs.inline.unmounted")
+	}
 	if err == nil {
 		err = mount.RemoveTarget(dir)
 	}

@@ -12,6 +12,7 @@ import (
 	"github.com/csiemu/csiemu/backends"
 	"github.com/csiemu/csiemu/internal/mount"
 	"github.com/csiemu/csiemu/internal/nodemount"
+	"github.com/csiemu/csiemu/internal/step"
 )
 
 // sourcePrefix marks what is mounted here as ours, in mountinfo.
@@ -30,20 +31,27 @@ func (b *Backend) mountAt(ctx context.Context, dir, id string, size int64) error
 		return errors.Join(err, os.Remove(dir))
 	}
 	b.keep(dir)
-	return nil
+	return step.Done(ctx, "tmpfs.volume.mounted")
 }
 
 func sizeOption(size int64) string { return fmt.Sprintf("size=%d", size) }
 
 // unmountAt takes away whatever is mounted at dir, and dir. Memory that is still
 // in use goes with its last user.
-func (b *Backend) unmountAt(dir string) error {
+func (b *Backend) unmountAt(ctx context.Context, dir string) error {
+	_, missing := os.Lstat(dir)
 	if err := unmountAll(dir); err != nil {
 		return err
 	}
 	b.mu.Lock()
 	delete(b.mounted, dir)
 	b.mu.Unlock()
+	if missing != nil {
+		return nil
+	}
+	if err := step.Done(ctx, "tmpfs.volume.unmounted"); err != nil {
+		return err
+	}
 	return mount.RemoveTarget(dir)
 }
 
@@ -98,5 +106,8 @@ func resize(ctx context.Context, dir string, size int64) error {
 	if err != nil {
 		return err
 	}
-	return mount.Remount(ctx, dir, o)
+	if err := mount.Remount(ctx, dir, o); err != nil {
+		return err
+	}
+	return step.Done(ctx, "tmpfs.volume.resized")
 }

@@ -15,6 +15,7 @@ import (
 	"github.com/csiemu/csiemu/internal/kernel"
 	"github.com/csiemu/csiemu/internal/mount"
 	"github.com/csiemu/csiemu/internal/nodemount"
+	"github.com/csiemu/csiemu/internal/step"
 )
 
 // node is the half of a node. Raw block volumes are the business of package
@@ -77,6 +78,9 @@ func (n *node) stage(ctx context.Context, r backends.StageRequest, path string) 
 	}
 	if err := bindOnce(ctx, path, r.Path, dev, o); err != nil {
 		return backends.Staged{}, err
+	}
+	if err := step.Done(ctx, "tmpfs.stage.bound"); err != nil {
+		return backends.Staged{}, errors.Join(err, mount.Unmount(r.Path))
 	}
 	if grouped && !r.ReadOnly && !o.ReadOnly() {
 		if err := nodemount.ShareWithGroup(r.Path, gid); err != nil {
@@ -226,7 +230,7 @@ func (n *node) Unpublish(ctx context.Context, s backends.Staged, path string) er
 	if info, statErr := mount.Stat(path); err == nil && !ours && statErr == nil && info.IsRoot && !info.Dead {
 		return nil
 	}
-	if err := nodemount.Unbind(path, func() bool { return false }); err != nil {
+	if err := nodemount.Unbind(ctx, path, func() bool { return false }); err != nil {
 		return fmt.Errorf("unpublish volume %s at %s: %w", s.VolumeID, path, err)
 	}
 	return nil
@@ -261,11 +265,11 @@ func (n *node) Expand(ctx context.Context, s backends.Staged) (int64, error) {
 
 // Hold needs nothing where no workload can write, and is backends.ErrPrecondition
 // where one can: tmpfs cannot be frozen.
-func (n *node) Hold(ctx context.Context, s backends.Staged, published bool) (func() error, error) {
+func (n *node) Hold(ctx context.Context, s backends.Staged, h backends.Hold) (func() error, error) {
 	if s.Block {
-		return n.block.Hold(ctx, s, published)
+		return n.block.Hold(ctx, s, h)
 	}
-	if published && !s.ReadOnly {
+	if h.Published && !s.ReadOnly {
 		return nil, fmt.Errorf("hold volume %s: a tmpfs cannot be frozen; unpublish it, or publish it read-only, first: %w", s.VolumeID, backends.ErrPrecondition)
 	}
 	return func() error { return nil }, nil

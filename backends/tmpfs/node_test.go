@@ -123,10 +123,10 @@ func TestHoldOfWhatCannotBeFrozen(t *testing.T) {
 	t.Parallel()
 	r := newRig(t)
 	s := r.stage(r.request(r.create(backends.Layout{SizeBytes: mebibyte})))
-	release, err := r.node.Hold(t.Context(), s, false)
+	release, err := r.node.Hold(t.Context(), s, backends.Hold{})
 	require.NoError(t, err)
 	require.NoError(t, release())
-	_, err = r.node.Hold(t.Context(), s, true)
+	_, err = r.node.Hold(t.Context(), s, backends.Hold{Published: true})
 	require.ErrorIs(t, err, backends.ErrPrecondition)
 	require.NoError(t, r.node.Recover(t.Context(), s))
 }

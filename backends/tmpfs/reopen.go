@@ -48,12 +48,12 @@ func (b *Backend) Reopen(ctx context.Context, volumes []backends.Held, snapshots
 	if err := b.loops.Reopen(ctx, blocks, blockSnapshots, report); err != nil {
 		return err
 	}
-	return b.clearUnexplained(explained, report)
+	return b.clearUnexplained(ctx, explained, report)
 }
 
 // clearUnexplained unmounts what is ours below the store and not explained:
 // where, what and the mark in its source must all agree.
-func (b *Backend) clearUnexplained(explained map[string]bool, report func(string, error)) error {
+func (b *Backend) clearUnexplained(ctx context.Context, explained map[string]bool, report func(string, error)) error {
 	store, err := filepath.EvalSymlinks(b.o.Dir)
 	if err != nil {
 		return fmt.Errorf("reopen tmpfs store: %w", err)
@@ -75,7 +75,7 @@ func (b *Backend) clearUnexplained(explained map[string]bool, report func(string
 		if explained[dir] {
 			continue
 		}
-		if err := b.unmountAt(dir); err != nil {
+		if err := b.unmountAt(ctx, dir); err != nil {
 			report(parts[1], fmt.Errorf("unmount what no record explains at %s: %w", dir, err))
 		}
 	}

@@ -39,8 +39,7 @@ func TestContract(t *testing.T) {
 		}}},
 		BlockBytes: 8 * mebibyte,
 		Lacks: map[backendtest.Lack]string{
-			backendtest.Extents: "tmpfs has no blocks",
-			backendtest.Types:   "there is one type only",
+			backendtest.Types: "there is one type only",
 		},
 		Lose: func(tb testing.TB, v backends.Volume) {
 			dir := filepath.Join(v.Dir, "data")

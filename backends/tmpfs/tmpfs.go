@@ -46,8 +46,9 @@ type Backend struct {
 }
 
 var (
-	_ backends.Backend  = (*Backend)(nil)
-	_ backends.Reopener = (*Backend)(nil)
+	_ backends.Backend       = (*Backend)(nil)
+	_ backends.Reopener      = (*Backend)(nil)
+	_ backends.ExtentBackend = (*Backend)(nil)
 )
 
 // New opens a store. The error is a *kernel.NotSupportedError on machines

@@ -12,7 +12,9 @@ import (
 	"github.com/csiemu/csiemu/backends/loop"
 	"github.com/csiemu/csiemu/internal/kernel"
 	"github.com/csiemu/csiemu/internal/mount"
+	"github.com/csiemu/csiemu/internal/step"
 	"github.com/csiemu/csiemu/internal/treecopy"
+	"github.com/csiemu/csiemu/internal/undo"
 )
 
 // PathKey is the key of the publish context for the directory where a file
@@ -51,7 +53,7 @@ func (b *Backend) fillBlock(ctx context.Context, parent, id string, size int64, 
 		return err
 	}
 	if err := fill(); err != nil {
-		return errors.Join(err, b.unmountAt(dir))
+		return errors.Join(err, undo.Run(ctx, func(ctx context.Context) error { return b.unmountAt(ctx, dir) }))
 	}
 	return nil
 }
@@ -60,7 +62,7 @@ func (b *Backend) fillBlock(ctx context.Context, parent, id string, size int64, 
 func (b *Backend) Delete(ctx context.Context, v backends.Volume) error {
 	err := b.loops.Delete(ctx, blockVolume(v))
 	if err == nil {
-		err = b.clear(v.Dir)
+		err = b.clear(ctx, v.Dir)
 	}
 	if err != nil {
 		return fmt.Errorf("delete volume %s: %w", v.ID, err)
@@ -70,8 +72,8 @@ func (b *Backend) Delete(ctx context.Context, v backends.Volume) error {
 
 // clear takes away everything that may be mounted in the directory of a volume
 // or snapshot.
-func (b *Backend) clear(dir string) error {
-	return errors.Join(b.unmountAt(filepath.Join(dir, unfinishedName)), b.unmountAt(dataDir(dir)), b.unmountAt(blockDir(dir)))
+func (b *Backend) clear(ctx context.Context, dir string) error {
+	return errors.Join(b.unmountAt(ctx, filepath.Join(dir, unfinishedName)), b.unmountAt(ctx, dataDir(dir)), b.unmountAt(ctx, blockDir(dir)))
 }
 
 // Grow gives the tmpfs its new size, and the image and device of a raw block
@@ -132,8 +134,8 @@ func (b *Backend) Snapshot(ctx context.Context, v backends.Volume, s backends.Sn
 }
 
 // DeleteSnapshot takes the snapshot's tmpfs away.
-func (b *Backend) DeleteSnapshot(_ context.Context, s backends.Snapshot) error {
-	if err := b.clear(s.Dir); err != nil {
+func (b *Backend) DeleteSnapshot(ctx context.Context, s backends.Snapshot) error {
+	if err := b.clear(ctx, s.Dir); err != nil {
 		return fmt.Errorf("delete snapshot %s: %w", s.ID, err)
 	}
 	return nil
@@ -178,12 +180,12 @@ func (b *Backend) copyTree(ctx context.Context, from, parent, id string, size in
 	if _, err := device(from); err != nil {
 		return err
 	}
-	if err := b.clear(parent); err != nil { // of a first attempt
+	if err := b.clear(ctx, parent); err != nil { // of a first attempt
 		return err
 	}
 	defer func() {
 		if err != nil {
-			err = errors.Join(err, b.clear(parent))
+			err = errors.Join(err, undo.Run(ctx, func(ctx context.Context) error { return b.clear(ctx, parent) }))
 		}
 	}()
 	unfinished, whole := filepath.Join(parent, unfinishedName), dataDir(parent)
@@ -191,6 +193,9 @@ func (b *Backend) copyTree(ctx context.Context, from, parent, id string, size in
 		return err
 	}
 	if err := treecopy.CopyTree(ctx, unfinished, from); err != nil {
+		return err
+	}
+	if err := step.Done(ctx, "tmpfs.tree.copied"); err != nil {
 		return err
 	}
 	o, err := mount.ParseOptions(attributes)
@@ -204,7 +209,10 @@ func (b *Backend) copyTree(ctx context.Context, from, parent, id string, size in
 		return err
 	}
 	b.keep(whole)
-	return b.unmountAt(unfinished)
+	if err := step.Done(ctx, "tmpfs.tree.bound"); err != nil {
+		return err
+	}
+	return b.unmountAt(ctx, unfinished)
 }
 
 // Usage is the memory that the volume takes, or a copy of it.

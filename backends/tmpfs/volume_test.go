@@ -163,7 +163,7 @@ func TestBlockVolumes(t *testing.T) {
 	require.NoError(t, device.Sync(), "the image fills its tmpfs exactly")
 	require.NoError(t, device.Close())
 
-	release, err := r.node.Hold(t.Context(), s, true)
+	release, err := r.node.Hold(t.Context(), s, backends.Hold{Published: true})
 	require.NoError(t, err)
 	snapshot := r.snapshot(v)
 	require.NoError(t, release())

@@ -78,6 +78,9 @@ func (f *serveFlags) profile() (*emulator.Profile, error) {
 	if f.noAttach {
 		p.Disable("PUBLISH_UNPUBLISH_VOLUME")
 	}
+	if f.volumeCondition {
+		p.EnableVolumeCondition()
+	}
 	for _, name := range f.disable {
 		if !p.Disable(strings.ToUpper(name)) {
 			return nil, usage("read --disable: the specification has no capability %q: give one as in EXPAND_VOLUME", name)

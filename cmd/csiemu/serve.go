@@ -33,7 +33,7 @@ type serveFlags struct {
 	nodes, topology, capacity, disable      []string
 	services, logLevel                      string
 	attachLimit                             int64
-	noAttach, sync, strict                  bool
+	noAttach, sync, strict, volumeCondition bool
 	arrayListen, array, secretFile          string
 }
 
@@ -65,6 +65,7 @@ func (f *serveFlags) define(flags *pflag.FlagSet) {
 	flags.BoolVar(&f.noAttach, "no-attach", false, "be a driver without ControllerPublishVolume")
 	flags.StringSliceVar(&f.topology, "topology", nil, "`SEGMENT` of every node's topology, as in KEY=VALUE; repeat for more")
 	flags.StringSliceVar(&f.disable, "disable", nil, "capability to do without, as in EXPAND_VOLUME; repeat for more")
+	flags.BoolVar(&f.volumeCondition, "volume-condition", false, "also tell the health of volumes as CSI did before 1.13")
 	flags.BoolVar(&f.sync, "sync", false, "flush records and bytes, so that they survive a lost machine too")
 	flags.BoolVar(&f.strict, "strict", false, "refuse maps past their limit, and any second call on a volume (ABORTED)")
 	flags.StringVar(&f.logLevel, "log-level", "info", "least level to log: debug, info, warn, error")

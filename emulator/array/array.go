@@ -20,6 +20,7 @@ import (
 
 	"github.com/csiemu/csiemu/backends"
 	"github.com/csiemu/csiemu/internal/record"
+	"github.com/csiemu/csiemu/internal/step"
 )
 
 // Holder keeps the bytes of a volume still on a node while they are copied.
@@ -28,8 +29,10 @@ type Holder interface {
 	// Hold stops changes of a volume on a node, as far as the node can. The
 	// release is called once; its error says that the bytes were not still all
 	// the time. backends.ErrUnavailable is returned when the node does not
-	// answer, backends.ErrHeld when the volume is still already.
-	Hold(ctx context.Context, nodeID, volumeID string) (release func(context.Context) error, err error)
+	// answer, backends.ErrHeld when the volume is still already, and
+	// backends.ErrPrecondition when it cannot be held as exactly as asked
+	// (backends.Hold.Exact).
+	Hold(ctx context.Context, nodeID, volumeID string, exact bool) (release func(context.Context) error, err error)
 }
 
 // Options describe an array.
@@ -68,6 +71,7 @@ type Array struct {
 	nodeKey   string
 	volumes   *catalog[*Volume]
 	snapshots *catalog[*Snapshot]
+	groups    *catalog[*Group]
 	mu        sync.Mutex
 	// nodes are the known nodes, present those of them that this process or a
 	// connected one serves; attached counts the attachments of each.
@@ -91,7 +95,7 @@ func Open(ctx context.Context, o Options) (*Array, error) {
 	a := &Array{
 		backend: o.Backend, store: o.Store, holder: o.Holder, lock: o.Lock, log: o.Log,
 		pools: newPools(o.Pools, o.DefaultPool), topology: o.Topology, nodeKey: o.NodeTopologyKey,
-		volumes: newCatalog[*Volume](), snapshots: newCatalog[*Snapshot](),
+		volumes: newCatalog[*Volume](), snapshots: newCatalog[*Snapshot](), groups: newCatalog[*Group](),
 		nodes: map[string]Node{}, present: map[string]bool{}, attached: map[string]int64{}, lingering: map[string]backends.Attachment{},
 	}
 	if err := a.recover(ctx); err != nil {
@@ -109,7 +113,7 @@ func (a *Array) SetNode(ctx context.Context, n Node) error {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	a.nodes[n.ID], a.present[n.ID] = n, true
-	return nil
+	return step.Done(ctx, "array.node.recorded")
 }
 
 // NodeGone says that nobody serves a node any more. It stays known.

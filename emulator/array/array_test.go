@@ -67,7 +67,7 @@ func (s *scripted) Usage(context.Context, backends.Volume) (backends.Usage, erro
 // still is a holder whose releases are counted.
 type still struct{ held, released []string }
 
-func (h *still) Hold(_ context.Context, nodeID, _ string) (func(context.Context) error, error) {
+func (h *still) Hold(_ context.Context, nodeID, _ string, _ bool) (func(context.Context) error, error) {
 	h.held = append(h.held, nodeID)
 	return func(context.Context) error {
 		h.released = append(h.released, nodeID)
@@ -213,7 +213,7 @@ func TestStartRemovesHalfASnapshot(t *testing.T) {
 	b := open(t, t.TempDir())
 	v, err := b.Create(t.Context(), request("v"))
 	require.NoError(t, err)
-	s, err := b.CreateSnapshot(t.Context(), "s", v.ID, nil)
+	s, err := b.CreateSnapshot(t.Context(), array.SnapshotRequest{Name: "s", SourceID: v.ID})
 	require.NoError(t, err)
 	require.EqualValues(t, pool-16*mib-4096, b.free(t))
 	left := *s
@@ -277,7 +277,7 @@ func TestSnapshotHoldsTheNodesAndLetsThemGo(t *testing.T) {
 	_, err = b.Attach(t.Context(), v.ID, attachment("n1"))
 	require.NoError(t, err)
 	b.backend.fail["snapshot"] = errBroken
-	_, err = b.CreateSnapshot(t.Context(), "s", v.ID, nil)
+	_, err = b.CreateSnapshot(t.Context(), array.SnapshotRequest{Name: "s", SourceID: v.ID})
 	require.ErrorIs(t, err, errBroken)
 	require.Equal(t, []string{"n1"}, b.holder.held)
 	require.Equal(t, b.holder.held, b.holder.released)

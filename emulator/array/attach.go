@@ -9,6 +9,7 @@ import (
 
 	"github.com/csiemu/csiemu/backends"
 	"github.com/csiemu/csiemu/emulator/access"
+	"github.com/csiemu/csiemu/internal/step"
 	"github.com/csiemu/csiemu/internal/undo"
 )
 
@@ -57,8 +58,15 @@ func (a *Array) Attach(ctx context.Context, volumeID string, want Attachment) (m
 func (a *Array) connectNew(ctx context.Context, v, next *Volume, t Attachment) (map[string]string, error) {
 	err := a.put(ctx, next)
 	if err == nil {
+		err = step.Done(ctx, "array.attachment.recorded")
+	}
+	if err == nil {
 		var publishContext map[string]string
-		if publishContext, err = a.connect(ctx, next, t); err == nil {
+		publishContext, err = a.connect(ctx, next, t)
+		if err == nil {
+			err = step.Done(ctx, "array.attachment.connected")
+		}
+		if err == nil {
 			return publishContext, nil
 		}
 	}
@@ -88,6 +96,9 @@ func (a *Array) connect(ctx context.Context, v *Volume, t Attachment) (map[strin
 		publishContext = map[string]string{}
 	}
 	publishContext[access.VolumeKey] = v.ID
+	if !v.Demand.IsZero() {
+		publishContext[access.SecretsKey] = "demanded"
+	}
 	if t.readsOnly() {
 		publishContext[access.ReadOnlyKey] = "true"
 	}
@@ -160,6 +171,9 @@ func (a *Array) Detach(ctx context.Context, volumeID, nodeID string) error {
 				a.uncountNode(t.NodeID)
 			}
 		}
+		if err := step.Done(ctx, "array.attachment.removed"); err != nil {
+			return fmt.Errorf("detach volume %s: %w", volumeID, err)
+		}
 	}
 	if len(next.Attachments) > 0 {
 		return nil
@@ -193,7 +207,7 @@ func (a *Array) finishDetach(ctx context.Context, v *Volume) error {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	delete(a.lingering, v.ID)
-	return nil
+	return step.Done(ctx, "array.attachment.released")
 }
 
 // AttachLocal attaches a volume for a node that stages it, for drivers without

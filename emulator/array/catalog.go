@@ -21,6 +21,8 @@ func (v *Volume) key() (id, name string, seq uint64)   { return v.ID, v.Name, v.
 func (v *Volume) listed() bool                         { return v.State == Ready }
 func (s *Snapshot) key() (id, name string, seq uint64) { return s.ID, s.Name, s.Seq }
 func (s *Snapshot) listed() bool                       { return s.State == Ready }
+func (g *Group) key() (id, name string, seq uint64)    { return g.ID, g.Name, g.Seq }
+func (g *Group) listed() bool                          { return g.State == Ready }
 
 // catalog finds objects by id and name and lists them in the order of their
 // making. Objects in it are never changed, only replaced.
@@ -109,6 +111,12 @@ func (c *catalog[T]) all() []T {
 // object of a page, so that they stay right when objects come and go.
 const tokenPrefix = "after-"
 
+// tokenAfter is the token of the page that begins behind an object.
+func tokenAfter(o object) string {
+	_, _, seq := o.key()
+	return tokenPrefix + strconv.FormatUint(seq, 10)
+}
+
 // page returns the objects that match and come after the token, at most limit
 // of them (0 means all), and the token of the next page if there is one.
 func (c *catalog[T]) page(token string, limit int, match func(T) bool) ([]T, string, error) {
@@ -133,8 +141,7 @@ func (c *catalog[T]) page(token string, limit int, match func(T) bool) ([]T, str
 			continue
 		}
 		if limit > 0 && len(out) == limit {
-			_, _, seq := out[len(out)-1].key()
-			return out, tokenPrefix + strconv.FormatUint(seq, 10), nil
+			return out, tokenAfter(out[len(out)-1]), nil
 		}
 		out = append(out, o)
 	}

@@ -23,6 +23,15 @@ func (s *Snapshot) check(id string) error {
 	return checkObject(id, s.ID, s.Name, s.State, s.Layout.SizeBytes)
 }
 
+// check says what is wrong with the record of a group snapshot.
+func (g *Group) check(id string) error {
+	if len(g.SnapshotIDs) == 0 || len(g.SnapshotIDs) != len(g.SourceIDs) {
+		return fmt.Errorf("it has %d snapshots of %d volumes", len(g.SnapshotIDs), len(g.SourceIDs))
+	}
+	const anySize = 1 // a group has none
+	return checkObject(id, g.ID, g.Name, g.State, anySize)
+}
+
 func checkObject(place, id, name string, state State, sizeBytes int64) error {
 	switch {
 	case id != place:

@@ -10,6 +10,7 @@ import (
 
 	"github.com/csiemu/csiemu/backends"
 	"github.com/csiemu/csiemu/emulator/access"
+	"github.com/csiemu/csiemu/internal/step"
 	"github.com/csiemu/csiemu/internal/undo"
 )
 
@@ -63,12 +64,13 @@ func (a *Array) plan(req CreateRequest) (*Volume, source, error) {
 		}
 		return v, source{}, nil
 	}
-	pool, rest, err := a.pools.choose(req.Parameters)
+	pool, demand, rest, err := a.splitParameters(req.Parameters)
 	if err != nil {
 		return nil, source{}, fmt.Errorf("create volume %q: %w", req.Name, err)
 	}
-	if len(req.MutableParameters) > 0 {
-		return nil, source{}, fmt.Errorf("create volume %q: mutable parameters %q are not known: %w", req.Name, keys(req.MutableParameters), backends.ErrInvalid)
+	changes, err := parseMutable(req.MutableParameters)
+	if err != nil {
+		return nil, source{}, fmt.Errorf("create volume %q: %w", req.Name, err)
 	}
 	types := access.TypesOf(req.Capabilities)
 	src, minBytes, err := a.sourceOf(req.Source, types)
@@ -86,6 +88,9 @@ func (a *Array) plan(req CreateRequest) (*Volume, source, error) {
 	if err != nil {
 		return nil, source{}, fmt.Errorf("create volume %q: %w", req.Name, err)
 	}
+	if err := a.checkMutable(changes, layout); err != nil {
+		return nil, source{}, fmt.Errorf("create volume %q: %w", req.Name, err)
+	}
 	accessible, err := a.place(req.Requisite, req.Preferred, src)
 	if err != nil {
 		return nil, source{}, fmt.Errorf("create volume %q: %w", req.Name, err)
@@ -93,7 +98,8 @@ func (a *Array) plan(req CreateRequest) (*Volume, source, error) {
 	return &Volume{
 		ID: newID("vol-"), Name: req.Name, State: Creating, Seq: a.volumes.next(), Layout: layout, Pool: pool,
 		Parameters: req.Parameters, Capabilities: req.Capabilities, Accessible: accessible,
-		Source: req.Source, Created: time.Now().UTC(),
+		Source: req.Source, Demand: demand, Created: time.Now().UTC(),
+		Mutable: req.MutableParameters, MutableAtCreation: req.MutableParameters, Health: changes.health,
 	}, src, nil
 }
 
@@ -135,7 +141,16 @@ func (a *Array) make(ctx context.Context, v *Volume, src source) error {
 	if err := a.put(ctx, v); err != nil {
 		return errors.Join(err, undo.Run(ctx, func(ctx context.Context) error { return a.forget(ctx, v) }))
 	}
-	err := a.fill(ctx, v, src)
+	err := step.Done(ctx, "array.volume.creating")
+	if err == nil {
+		err = a.fill(ctx, v, src)
+	}
+	if err == nil {
+		err = a.shape(ctx, v)
+	}
+	if err == nil {
+		err = step.Done(ctx, "array.volume.filled")
+	}
 	if err == nil {
 		ready := v.clone()
 		ready.State = Ready
@@ -144,7 +159,7 @@ func (a *Array) make(ctx context.Context, v *Volume, src source) error {
 	if err != nil {
 		return errors.Join(err, undo.Run(ctx, func(ctx context.Context) error { return a.erase(ctx, v) }))
 	}
-	return nil
+	return step.Done(ctx, "array.volume.ready")
 }
 
 func (a *Array) fill(ctx context.Context, v *Volume, src source) error {
@@ -157,8 +172,11 @@ func (a *Array) fill(ctx context.Context, v *Volume, src source) error {
 		if err != nil {
 			return fmt.Errorf("clone: source %w", err)
 		}
-		return a.holding(ctx, from, func(ctx context.Context) error {
-			return a.backend.Clone(ctx, a.bytesOf(from), a.bytesOf(v))
+		return a.holding(ctx, []*Volume{from}, false, func(ctx context.Context) error {
+			if err := a.backend.Clone(ctx, a.bytesOf(from), a.bytesOf(v)); err != nil {
+				return err
+			}
+			return step.Done(ctx, "array.volume.cloned")
 		})
 	}
 	return a.backend.Create(ctx, a.bytesOf(v))
@@ -177,8 +195,8 @@ func (a *Array) compatible(v *Volume, req CreateRequest) error {
 		return differs("size", fmt.Sprint(size), fmt.Sprintf("%d to %d", req.RequiredBytes, req.LimitBytes))
 	case !maps.Equal(v.Parameters, req.Parameters):
 		return differs("set of parameters", fmt.Sprint(keys(v.Parameters)), fmt.Sprint(keys(req.Parameters)))
-	case len(req.MutableParameters) > 0:
-		return differs("set of mutable parameters", "none", fmt.Sprint(keys(req.MutableParameters)))
+	case !maps.Equal(v.MutableAtCreation, req.MutableParameters):
+		return differs("set of mutable parameters", fmt.Sprint(keys(v.MutableAtCreation)), fmt.Sprint(keys(req.MutableParameters)))
 	case v.Source != req.Source:
 		return differs("content source", fmt.Sprint(v.Source), fmt.Sprint(req.Source))
 	case !satisfies(v.Accessible, req.Requisite):

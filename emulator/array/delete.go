@@ -5,6 +5,7 @@ import (
 	"fmt"
 
 	"github.com/csiemu/csiemu/backends"
+	"github.com/csiemu/csiemu/internal/step"
 )
 
 // Delete removes a volume. One that does not exist is no error; one that a node
@@ -23,6 +24,9 @@ func (a *Array) Delete(ctx context.Context, id string) error {
 	if err := a.put(ctx, deleting); err != nil {
 		return fmt.Errorf("delete: %w", err)
 	}
+	if err := step.Done(ctx, "array.volume.deleting"); err != nil {
+		return fmt.Errorf("delete volume %s: %w", id, err)
+	}
 	if err := a.erase(ctx, deleting); err != nil {
 		return fmt.Errorf("delete: %w", err)
 	}
@@ -37,6 +41,9 @@ func (a *Array) erase(ctx context.Context, v *Volume) error {
 	if err := a.backend.Delete(ctx, a.bytesOf(v)); err != nil {
 		return fmt.Errorf("remove the bytes of volume %s: %w", v.ID, err)
 	}
+	if err := step.Done(ctx, "array.volume.erased"); err != nil {
+		return err
+	}
 	return a.forget(ctx, v)
 }
 
@@ -48,7 +55,7 @@ func (a *Array) forget(ctx context.Context, v *Volume) error {
 	}
 	a.volumes.remove(v)
 	a.pools.release(v.Pool, v.Layout.SizeBytes)
-	return nil
+	return step.Done(ctx, "array.volume.forgotten")
 }
 
 // DeleteSnapshot removes a snapshot; one that does not exist is no error.
@@ -57,10 +64,16 @@ func (a *Array) DeleteSnapshot(ctx context.Context, id string) error {
 	if !ok {
 		return nil
 	}
+	if _, member := a.groups.get(s.GroupID); member {
+		return fmt.Errorf("delete snapshot %s: it belongs to group snapshot %s; delete that: %w", id, s.GroupID, backends.ErrInvalid)
+	}
 	deleting := *s
 	deleting.State = Deleting
 	if err := a.putSnapshot(ctx, &deleting); err != nil {
 		return fmt.Errorf("delete: %w", err)
+	}
+	if err := step.Done(ctx, "array.snapshot.deleting"); err != nil {
+		return fmt.Errorf("delete snapshot %s: %w", id, err)
 	}
 	if err := a.eraseSnapshot(ctx, &deleting); err != nil {
 		return fmt.Errorf("delete: %w", err)
@@ -74,12 +87,15 @@ func (a *Array) eraseSnapshot(ctx context.Context, s *Snapshot) error {
 	if err := a.backend.DeleteSnapshot(ctx, a.bytesOfSnapshot(s)); err != nil {
 		return fmt.Errorf("remove the bytes of snapshot %s: %w", s.ID, err)
 	}
+	if err := step.Done(ctx, "array.snapshot.erased"); err != nil {
+		return err
+	}
 	if err := a.store.Delete(ctx, snapshotKind, s.ID); err != nil {
 		return fmt.Errorf("remove the record of snapshot %s: %w", s.ID, err)
 	}
 	a.snapshots.remove(s)
 	a.pools.release(s.Pool, s.ReservedBytes)
-	return nil
+	return step.Done(ctx, "array.snapshot.forgotten")
 }
 
 func (a *Array) putSnapshot(ctx context.Context, s *Snapshot) error {

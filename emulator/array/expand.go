@@ -7,6 +7,7 @@ import (
 
 	"github.com/csiemu/csiemu/backends"
 	"github.com/csiemu/csiemu/emulator/access"
+	"github.com/csiemu/csiemu/internal/step"
 )
 
 // Expand grows a volume and returns it. One that is large enough already is no
@@ -29,7 +30,7 @@ func (a *Array) Expand(ctx context.Context, id string, requiredBytes, limitBytes
 	if len(v.Attachments) > 0 && !online {
 		return nil, fmt.Errorf("expand volume %s: it is attached to %q and grows offline only: %w", id, v.NodeIDs(), backends.ErrPrecondition)
 	}
-	_, rest, err := a.pools.choose(v.Parameters)
+	_, _, rest, err := a.splitParameters(v.Parameters)
 	if err != nil {
 		return nil, fmt.Errorf("expand volume %s: %w", id, err)
 	}
@@ -52,6 +53,9 @@ func (a *Array) Expand(ctx context.Context, id string, requiredBytes, limitBytes
 		a.pools.release(v.Pool, more)
 		return nil, fmt.Errorf("expand: %w", err)
 	}
+	if err := step.Done(ctx, "array.volume.growing"); err != nil {
+		return nil, fmt.Errorf("expand volume %s: %w", id, err)
+	}
 	return a.grow(ctx, growing)
 }
 
@@ -64,10 +68,16 @@ func (a *Array) grow(ctx context.Context, v *Volume) (*Volume, error) {
 		}
 		return nil, fmt.Errorf("expand volume %s: %w", v.ID, err)
 	}
+	if err := step.Done(ctx, "array.volume.extended"); err != nil {
+		return nil, fmt.Errorf("expand volume %s: %w", v.ID, err)
+	}
 	grown := v.clone()
 	grown.Growing = false
 	if err := a.put(ctx, grown); err != nil {
 		return nil, fmt.Errorf("expand: %w", err)
+	}
+	if err := step.Done(ctx, "array.volume.grown"); err != nil {
+		return nil, fmt.Errorf("expand volume %s: %w", v.ID, err)
 	}
 	return grown, nil
 }

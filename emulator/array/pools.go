@@ -88,7 +88,7 @@ type Capacity struct {
 // file systems from a topology segment; nothing where no volume of that kind
 // can be made.
 func (a *Array) Capacity(ctx context.Context, req backends.Request, segment map[string]string) (Capacity, error) {
-	pool, rest, err := a.pools.choose(req.Parameters)
+	pool, _, rest, err := a.splitParameters(req.Parameters)
 	if err != nil {
 		return Capacity{}, err
 	}

@@ -1,6 +1,7 @@
 package array
 
 import (
+	"maps"
 	"slices"
 	"time"
 
@@ -12,6 +13,7 @@ import (
 const (
 	volumeKind   = "volumes"
 	snapshotKind = "snapshots"
+	groupKind    = "groups"
 	nodeKind     = "nodes"
 )
 
@@ -46,7 +48,16 @@ type Volume struct {
 	// empty means from everywhere.
 	Accessible []map[string]string `json:"accessible,omitempty"`
 	Source     Source              `json:"source,omitzero"`
-	Created    time.Time           `json:"created"`
+	// Demand is what the class wants to be told before it serves calls.
+	Demand access.Demand `json:"demand,omitzero"`
+	// Mutable are the mutable parameters in force.
+	Mutable map[string]string `json:"mutable,omitempty"`
+	// MutableAtCreation are those of CreateVolume, which a retry repeats.
+	MutableAtCreation map[string]string `json:"mutableAtCreation,omitempty"`
+	// Health is what is said to be wrong with the volume, besides what the
+	// backend sees.
+	Health  []backends.Condition `json:"health,omitempty"`
+	Created time.Time            `json:"created"`
 	// Device is the attachment of the volume's device, nil while no node is
 	// attached.
 	Device      *backends.Attachment `json:"device,omitempty"`
@@ -92,6 +103,7 @@ func (v *Volume) attachment(nodeID string) (Attachment, bool) {
 func (v *Volume) clone() *Volume {
 	c := *v
 	c.Attachments = slices.Clone(v.Attachments)
+	c.Mutable = maps.Clone(v.Mutable)
 	return &c
 }
 
@@ -102,6 +114,11 @@ type Snapshot struct {
 	State    State  `json:"state"`
 	Seq      uint64 `json:"seq"`
 	SourceID string `json:"sourceID"`
+	// GroupID is the group snapshot that the snapshot was made by; empty for
+	// one of its own.
+	GroupID string `json:"groupID,omitempty"`
+	// Demand is that of the source.
+	Demand access.Demand `json:"demand,omitzero"`
 	// Layout is that of the source at the cut.
 	Layout backends.Layout `json:"layout"`
 	// Types are the access types of the source.
@@ -112,6 +129,21 @@ type Snapshot struct {
 	ReservedBytes int64 `json:"reservedBytes"`
 	// Accessible is the source's topology.
 	Accessible []map[string]string `json:"accessible,omitempty"`
+	// Created is the moment of the cut.
+	Created time.Time `json:"created"`
+}
+
+// Group is a group snapshot's record, handed out like Volume. It is ready when all
+// of its snapshots are whole, and until then none of them exists for callers.
+type Group struct {
+	ID    string `json:"id"`
+	Name  string `json:"name"`
+	State State  `json:"state"`
+	Seq   uint64 `json:"seq"`
+	// SourceIDs are the volumes and SnapshotIDs their snapshots, in the same
+	// order.
+	SourceIDs   []string `json:"sourceIDs"`
+	SnapshotIDs []string `json:"snapshotIDs"`
 	// Created is the moment of the cut.
 	Created time.Time `json:"created"`
 }

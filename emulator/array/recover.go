@@ -8,6 +8,7 @@ import (
 
 	"github.com/csiemu/csiemu/backends"
 	"github.com/csiemu/csiemu/internal/record"
+	"github.com/csiemu/csiemu/internal/step"
 )
 
 // identity is the array's own record.
@@ -35,6 +36,10 @@ func (a *Array) recover(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
+	groups, err := load[Group](ctx, a, groupKind)
+	if err != nil {
+		return err
+	}
 	nodes, err := load[Node](ctx, a, nodeKind)
 	if err != nil {
 		return err
@@ -45,23 +50,43 @@ func (a *Array) recover(ctx context.Context) error {
 	if err := a.reopen(ctx, volumes, snapshots); err != nil {
 		return err
 	}
+	if err := step.Done(ctx, "array.reopened"); err != nil {
+		return err
+	}
 	for _, v := range volumes {
 		a.volumes.put(v)
 		if err := a.settle(ctx, v); err != nil {
 			a.log.ErrorContext(ctx, "volume is not as its record says", "volume", v.ID, "state", v.State, "error", err)
 		}
 	}
+	for _, g := range groups {
+		a.groups.put(g)
+	}
 	for _, s := range snapshots {
 		a.snapshots.put(s)
 		a.pools.adopt(s.Pool, s.ReservedBytes)
-		if s.State == Ready {
+		if g, ok := a.groups.get(s.GroupID); s.State == Ready || (ok && g.State == Ready) {
 			continue
 		}
 		if err := a.eraseSnapshot(ctx, s); err != nil {
 			a.log.ErrorContext(ctx, "snapshot is not removed yet", "snapshot", s.ID, "state", s.State, "error", err)
 		}
 	}
+	for _, g := range groups {
+		if err := a.settleGroup(ctx, g); err != nil {
+			a.log.ErrorContext(ctx, "group snapshot is not as its record says", "group", g.ID, "state", g.State, "error", err)
+		}
+	}
 	return nil
+}
+
+// settleGroup finishes a group snapshot that is committed, and removes any other.
+func (a *Array) settleGroup(ctx context.Context, g *Group) error {
+	if g.State != Ready {
+		return a.eraseGroup(ctx, g)
+	}
+	_, err := a.finishGroup(ctx, g)
+	return err
 }
 
 // settle undoes a creation, finishes a deletion or a growth, and counts what
@@ -74,11 +99,12 @@ func (a *Array) settle(ctx context.Context, v *Volume) error {
 	for _, t := range v.Attachments {
 		a.attached[t.NodeID]++
 	}
+	err := a.shape(ctx, v) // which a killed process may have recorded only
 	if v.Growing {
-		_, err := a.grow(ctx, v)
-		return err
+		_, growErr := a.grow(ctx, v)
+		err = errors.Join(err, growErr)
 	}
-	return nil
+	return err
 }
 
 // reopen tells the backend which devices and mounts the records explain.
@@ -95,7 +121,9 @@ func (a *Array) reopen(ctx context.Context, volumes []*Volume, snapshots []*Snap
 	}
 	var kept []backends.Snapshot
 	for _, s := range snapshots {
-		if s.State == Ready {
+		// Those of a group that is committed are whole, whatever their own
+		// records say yet.
+		if s.State == Ready || s.GroupID != "" {
 			kept = append(kept, a.bytesOfSnapshot(s))
 		}
 	}
@@ -126,7 +154,7 @@ func (a *Array) identify(ctx context.Context) error {
 	if err := a.store.Put(ctx, arrayKind, arrayID, identity{ID: a.id, Backend: a.backend.Name()}); err != nil {
 		return fmt.Errorf("record the array's id: %w", err)
 	}
-	return nil
+	return step.Done(ctx, "array.identified")
 }
 
 // checked is a record that can tell whether it is what its place says.

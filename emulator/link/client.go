@@ -33,8 +33,9 @@ const (
 type Local interface {
 	// Volumes returns the ids of the staged volumes.
 	Volumes() []string
-	// Hold stops changes of a volume; release is called once.
-	Hold(ctx context.Context, volumeID string) (release func(context.Context) error, err error)
+	// Hold stops changes of a volume; release is called once. exact is
+	// backends.Hold.Exact.
+	Hold(ctx context.Context, volumeID string, exact bool) (release func(context.Context) error, err error)
 }
 
 // ClientOptions describe a node's end.
@@ -133,6 +134,13 @@ func (c *Client) AttachLocal(ctx context.Context, volumeID, nodeID string, readO
 func (c *Client) DetachLocal(ctx context.Context, volumeID, nodeID string) error {
 	_, err := c.array.DetachLocal(ctx, &linkpb.DetachLocalRequest{VolumeId: volumeID, NodeId: nodeID})
 	return c.explain(ctx, "detach volume "+volumeID, err)
+}
+
+// Authorize asks whether secrets, of which it is given the digests, are those
+// that a volume demands for a call: ErrUnauthenticated says that they are not.
+func (c *Client) Authorize(ctx context.Context, volumeID, method string, digests map[string]string) error {
+	_, err := c.array.Authorize(ctx, &linkpb.AuthorizeRequest{VolumeId: volumeID, Method: method, Digests: digests})
+	return c.explain(ctx, "check the secrets for volume "+volumeID, err)
 }
 
 // explain makes an error of what a call returned.

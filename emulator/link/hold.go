@@ -18,12 +18,12 @@ import (
 // release is to be called once. Its error means that the volume may have
 // changed since Hold returned: the node released it by itself, as it does when
 // its session ends, or a limit of its own ran out.
-func (s *Server) Hold(ctx context.Context, nodeID, volumeID string) (release func(context.Context) error, err error) {
+func (s *Server) Hold(ctx context.Context, nodeID, volumeID string, exact bool) (release func(context.Context) error, err error) {
 	n, err := s.session(nodeID)
 	if err != nil {
 		return nil, fmt.Errorf("hold volume %s: %w", volumeID, err)
 	}
-	hold, answer := n.ask(&linkpb.FromArray{Kind: &linkpb.FromArray_Hold{Hold: &linkpb.Hold{VolumeId: volumeID}}})
+	hold, answer := n.ask(&linkpb.FromArray{Kind: &linkpb.FromArray_Hold{Hold: &linkpb.Hold{VolumeId: volumeID, Exact: exact}}})
 	if err := n.await(ctx, answer); err != nil {
 		if ctx.Err() != nil {
 			// The node may succeed yet; nobody waits for the answer to this.

@@ -17,18 +17,31 @@ func TestHoldAndRelease(t *testing.T) {
 	t.Parallel()
 	l := newLocal()
 	s, _ := connected(t, l)
-	release, err := s.Hold(t.Context(), "node-1", "vol-1")
+	release, err := s.Hold(t.Context(), "node-1", "vol-1", false)
 	require.NoError(t, err)
 	require.Equal(t, "vol-1", receive(t, l.held))
 	require.Empty(t, l.released)
 	require.NoError(t, release(t.Context()))
 	require.Equal(t, "vol-1", receive(t, l.released))
+	require.False(t, l.exact.Load())
+	release, err = s.Hold(t.Context(), "node-1", "vol-1", true)
+	require.NoError(t, err)
+	require.True(t, l.exact.Load())
+	require.NoError(t, release(t.Context()))
+}
+
+func TestSecretsAreCheckedByTheArray(t *testing.T) {
+	t.Parallel()
+	_, c := connected(t, newLocal())
+	require.NoError(t, c.Authorize(t.Context(), "secret", "NodeStageVolume", map[string]string{"token": "NodeStageVolume"}))
+	err := c.Authorize(t.Context(), "secret", "NodeStageVolume", map[string]string{"token": "other"})
+	require.ErrorIs(t, err, backends.ErrUnauthenticated)
 }
 
 func TestHoldOfANodeThatIsNotThere(t *testing.T) {
 	t.Parallel()
 	s := serve(t, socket(t), link.ServerOptions{})
-	_, err := s.Hold(t.Context(), "node-9", "vol-1")
+	_, err := s.Hold(t.Context(), "node-9", "vol-1", false)
 	require.ErrorIs(t, err, backends.ErrUnavailable)
 	require.ErrorContains(t, err, "hold volume vol-1: ask node node-9: it is not connected")
 }
@@ -38,7 +51,7 @@ func TestHoldThatTheNodeRefuses(t *testing.T) {
 	l := newLocal()
 	l.holdErr = fmt.Errorf("volume vol-1 cannot be frozen: %w", backends.ErrPrecondition)
 	s, _ := connected(t, l)
-	_, err := s.Hold(t.Context(), "node-1", "vol-1")
+	_, err := s.Hold(t.Context(), "node-1", "vol-1", false)
 	require.ErrorIs(t, err, backends.ErrPrecondition)
 	require.ErrorContains(t, err, "cannot be frozen")
 }
@@ -48,7 +61,7 @@ func TestReleaseThatCameTooLate(t *testing.T) {
 	l := newLocal()
 	l.endErr = errors.New("the watchdog thawed first")
 	s, _ := connected(t, l)
-	release, err := s.Hold(t.Context(), "node-1", "vol-1")
+	release, err := s.Hold(t.Context(), "node-1", "vol-1", false)
 	require.NoError(t, err)
 	require.ErrorContains(t, release(t.Context()), "the watchdog thawed first")
 }
@@ -56,9 +69,9 @@ func TestReleaseThatCameTooLate(t *testing.T) {
 func TestPanicOfTheNode(t *testing.T) {
 	t.Parallel()
 	s, c := connected(t, newLocal())
-	_, err := s.Hold(t.Context(), "node-1", "panics")
+	_, err := s.Hold(t.Context(), "node-1", "panics", false)
 	require.ErrorContains(t, err, "fault of its own")
-	release, err := s.Hold(t.Context(), "node-1", "vol-1")
+	release, err := s.Hold(t.Context(), "node-1", "vol-1", false)
 	require.NoError(t, err, "the session goes on")
 	require.NoError(t, release(t.Context()))
 	ready(t, c)
@@ -71,7 +84,7 @@ func TestHoldEndsWithItsContext(t *testing.T) {
 	s, _ := connected(t, l)
 	ctx, cancel := context.WithTimeout(t.Context(), 50*time.Millisecond)
 	defer cancel()
-	_, err := s.Hold(ctx, "node-1", "vol-1")
+	_, err := s.Hold(ctx, "node-1", "vol-1", false)
 	require.ErrorIs(t, err, backends.ErrUnavailable)
 	require.ErrorIs(t, err, context.DeadlineExceeded)
 }
@@ -84,7 +97,7 @@ func TestHoldThatSucceedsTooLateIsReleased(t *testing.T) {
 	s, _ := connected(t, l)
 	ctx, cancel := context.WithTimeout(t.Context(), 50*time.Millisecond)
 	defer cancel()
-	_, err := s.Hold(ctx, "node-1", "vol-1")
+	_, err := s.Hold(ctx, "node-1", "vol-1", false)
 	require.ErrorIs(t, err, context.DeadlineExceeded)
 	receive(t, l.ended)
 	close(l.stubborn)
@@ -96,7 +109,7 @@ func TestHoldEndsWhenTheArrayGoes(t *testing.T) {
 	t.Parallel()
 	l := newLocal()
 	s, c := connected(t, l)
-	release, err := s.Hold(t.Context(), "node-1", "vol-1")
+	release, err := s.Hold(t.Context(), "node-1", "vol-1", false)
 	require.NoError(t, err)
 	s.stop()
 	require.Equal(t, "vol-1", receive(t, l.released))
@@ -111,7 +124,7 @@ func TestHoldEndsWhenTheNodeGoes(t *testing.T) {
 	c := client(t, link.ClientOptions{Endpoint: s.endpoint})
 	stop := run(t, c, l)
 	ready(t, c)
-	release, err := s.Hold(t.Context(), "node-1", "vol-1")
+	release, err := s.Hold(t.Context(), "node-1", "vol-1", false)
 	require.NoError(t, err)
 	stop()
 	require.Len(t, l.released, 1, "Run returns when nothing is held")
@@ -130,7 +143,7 @@ func TestHoldUnderWayWhenTheNodeGoes(t *testing.T) {
 	ready(t, c)
 	done := make(chan error, 1)
 	go func() {
-		_, err := s.Hold(t.Context(), "node-1", "vol-1")
+		_, err := s.Hold(t.Context(), "node-1", "vol-1", false)
 		done <- err
 	}()
 	stop()
@@ -146,7 +159,7 @@ func TestHoldOnADeadNode(t *testing.T) {
 	silentNode(t, s)
 	done := make(chan error, 1)
 	go func() {
-		_, err := s.Hold(t.Context(), "node-1", "vol-1")
+		_, err := s.Hold(t.Context(), "node-1", "vol-1", false)
 		done <- err
 	}()
 	c := client(t, link.ClientOptions{Endpoint: s.endpoint})

@@ -25,6 +25,7 @@ var kinds = map[codes.Code]error{
 	codes.Unimplemented:      backends.ErrHeld,
 	codes.OutOfRange:         backends.ErrOutOfRange,
 	codes.Unavailable:        backends.ErrUnavailable,
+	codes.Unauthenticated:    backends.ErrUnauthenticated,
 	codes.Canceled:           context.Canceled,
 	codes.DeadlineExceeded:   context.DeadlineExceeded,
 }

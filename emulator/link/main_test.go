@@ -10,6 +10,7 @@ import (
 	"path/filepath"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -87,11 +88,20 @@ func (a *array) DetachLocal(_ context.Context, volumeID, nodeID string) error {
 	return nil
 }
 
+func (a *array) Authorize(_ context.Context, volumeID, method string, digests map[string]string) error {
+	if volumeID == "secret" && digests["token"] != method {
+		return fmt.Errorf("%s: the secret is wrong: %w", method, backends.ErrUnauthenticated)
+	}
+	return nil
+}
+
 // local is a node that counts its holds.
 type local struct {
 	volumes []string
 	// held and released have an element for each success.
 	held, released chan string
+	// exact is what the last Hold asked.
+	exact atomic.Bool
 	// stuck makes Hold wait for its context.
 	stuck bool
 	// stubborn makes Hold succeed after its context has ended, when told.
@@ -106,7 +116,7 @@ func newLocal(volumes ...string) *local {
 
 func (l *local) Volumes() []string { return l.volumes }
 
-func (l *local) Hold(ctx context.Context, volumeID string) (func(context.Context) error, error) {
+func (l *local) Hold(ctx context.Context, volumeID string, exact bool) (func(context.Context) error, error) {
 	if l.stuck {
 		<-ctx.Done()
 		return nil, ctx.Err()
@@ -122,6 +132,7 @@ func (l *local) Hold(ctx context.Context, volumeID string) (func(context.Context
 	if volumeID == "panics" {
 		panic("in the node")
 	}
+	l.exact.Store(exact)
 	l.held <- volumeID
 	return func(ctx context.Context) error {
 		if ctx.Err() != nil {

@@ -39,6 +39,8 @@ type Array interface {
 	AttachLocal(ctx context.Context, volumeID, nodeID string, readOnly bool) (map[string]string, error)
 	// DetachLocal undoes AttachLocal.
 	DetachLocal(ctx context.Context, volumeID, nodeID string) error
+	// Authorize checks the secrets of a call; see node.Array.
+	Authorize(ctx context.Context, volumeID, method string, digests map[string]string) error
 }
 
 // Node is a connected node as it introduced itself.

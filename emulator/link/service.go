@@ -34,6 +34,11 @@ func (a *arrayService) DetachLocal(ctx context.Context, r *linkpb.DetachLocalReq
 	return &linkpb.DetachLocalResponse{}, a.server.o.Array.DetachLocal(ctx, r.GetVolumeId(), r.GetNodeId())
 }
 
+// Authorize implements the service.
+func (a *arrayService) Authorize(ctx context.Context, r *linkpb.AuthorizeRequest) (*linkpb.AuthorizeResponse, error) {
+	return &linkpb.AuthorizeResponse{}, a.server.o.Array.Authorize(ctx, r.GetVolumeId(), r.GetMethod(), r.GetDigests())
+}
+
 // Session implements the service. It returns when the session is over.
 func (a *arrayService) Session(stream linkpb.Array_SessionServer) error {
 	first, err := stream.Recv()

@@ -55,7 +55,7 @@ func TestANodeConnectsAgainWhenTheArrayRestarts(t *testing.T) {
 		require.Eventually(t, func() bool { return len(s.Nodes()) == 1 }, patience, time.Millisecond)
 		ready(t, c)
 		require.NoError(t, exists(c, t.Context(), "v1"))
-		release, err := s.Hold(t.Context(), "node-1", "v1")
+		release, err := s.Hold(t.Context(), "node-1", "v1", false)
 		require.NoError(t, err)
 		require.NoError(t, release(t.Context()))
 		l.volumes = append(l.volumes, "another")
@@ -160,7 +160,7 @@ func TestManyNodes(t *testing.T) {
 			}
 			for j := range 10 {
 				assert.NoError(t, exists(c, ctx, "v"))
-				release, err := s.Hold(ctx, fmt.Sprint("node-", i), fmt.Sprint("v", j))
+				release, err := s.Hold(ctx, fmt.Sprint("node-", i), fmt.Sprint("v", j), false)
 				if assert.NoError(t, err) {
 					assert.NoError(t, release(ctx))
 				}

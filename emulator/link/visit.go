@@ -33,6 +33,7 @@ type visit struct {
 // held is one hold, or the attempt at it.
 type held struct {
 	volume string
+	exact  bool
 	ctx    context.Context
 	cancel context.CancelFunc
 	// done is closed when the attempt is over. release is nil if it failed.
@@ -48,7 +49,7 @@ func (v *visit) serve(m *linkpb.FromArray) {
 	switch kind := m.GetKind().(type) {
 	case *linkpb.FromArray_Welcome:
 	case *linkpb.FromArray_Hold:
-		h := v.begin(m.GetAsk(), kind.Hold.GetVolumeId())
+		h := v.begin(m.GetAsk(), kind.Hold)
 		answer(func() error { return v.hold(m.GetAsk(), h) })
 	case *linkpb.FromArray_Release:
 		h := v.take(kind.Release.GetHold())
@@ -62,8 +63,8 @@ func (v *visit) serve(m *linkpb.FromArray) {
 	}
 }
 
-func (v *visit) begin(ask uint64, volume string) *held {
-	h := &held{volume: volume, done: make(chan struct{})}
+func (v *visit) begin(ask uint64, what *linkpb.Hold) *held {
+	h := &held{volume: what.GetVolumeId(), exact: what.GetExact(), done: make(chan struct{})}
 	h.ctx, h.cancel = context.WithCancel(v.ctx)
 	v.mu.Lock()
 	defer v.mu.Unlock()
@@ -91,7 +92,7 @@ func (v *visit) hold(ask uint64, h *held) error {
 		}
 	}()
 	var err error
-	h.release, err = v.local.Hold(h.ctx, h.volume)
+	h.release, err = v.local.Hold(h.ctx, h.volume, h.exact)
 	if err != nil {
 		h.release = nil
 	}

@@ -8,6 +8,7 @@ import (
 
 	"github.com/csiemu/csiemu/backends"
 	"github.com/csiemu/csiemu/emulator/access"
+	"github.com/csiemu/csiemu/internal/step"
 	"github.com/csiemu/csiemu/internal/undo"
 )
 
@@ -76,8 +77,12 @@ func (n *Node) makeEphemeral(ctx context.Context, backend backends.EphemeralNode
 	if err := n.put(ctx, v); err != nil {
 		return nil, err
 	}
-	if err := os.MkdirAll(dir, 0o700); err != nil {
-		return nil, errors.Join(err, n.forget(ctx, v.ID))
+	err := step.Done(ctx, "node.inline.recorded")
+	if err == nil {
+		err = os.MkdirAll(dir, 0o700)
+	}
+	if err != nil {
+		return nil, errors.Join(err, undo.Run(ctx, func(ctx context.Context) error { return n.forget(ctx, v.ID) }))
 	}
 	staged, err := backend.MakeEphemeral(ctx, backends.EphemeralRequest{
 		VolumeID: req.VolumeID, SizeBytes: req.SizeBytes, Dir: dir,
@@ -85,13 +90,16 @@ func (n *Node) makeEphemeral(ctx context.Context, backend backends.EphemeralNode
 	})
 	whole := v.clone()
 	if err == nil {
+		err = step.Done(ctx, "node.inline.made")
+	}
+	if err == nil {
 		whole.Staged, whole.Whole = staged, true
 		err = n.put(ctx, whole)
 	}
 	if err != nil {
 		return nil, errors.Join(err, undo.Run(ctx, func(ctx context.Context) error { return n.removeEphemeral(ctx, v) }))
 	}
-	return whole, nil
+	return whole, step.Done(ctx, "node.inline.ready")
 }
 
 func (n *Node) removeEphemeral(ctx context.Context, v *Volume) error {
@@ -100,6 +108,9 @@ func (n *Node) removeEphemeral(ctx context.Context, v *Volume) error {
 		return fmt.Errorf("remove inline volume %s: this backend has none: %w", v.ID, backends.ErrPrecondition)
 	}
 	if err := backend.RemoveEphemeral(ctx, v.Staged); err != nil {
+		return err
+	}
+	if err := step.Done(ctx, "node.inline.removed"); err != nil {
 		return err
 	}
 	if err := removeOwnDir(n.ownDir(v.ID)); err != nil {

@@ -20,6 +20,7 @@ import (
 
 	"github.com/csiemu/csiemu/backends"
 	"github.com/csiemu/csiemu/internal/record"
+	"github.com/csiemu/csiemu/internal/step"
 )
 
 // Array is what a node asks of the array: emulator/array in one process,
@@ -34,6 +35,11 @@ type Array interface {
 	AttachLocal(ctx context.Context, volumeID, nodeID string, readOnly bool) (map[string]string, error)
 	// DetachLocal undoes AttachLocal.
 	DetachLocal(ctx context.Context, volumeID, nodeID string) error
+	// Authorize returns backends.ErrUnauthenticated where the class of a volume
+	// demands secrets for a call (its method, such as NodeStageVolume) and
+	// those that came, of which it gets the digests by their keys
+	// (access.Digests), are others.
+	Authorize(ctx context.Context, volumeID, method string, digests map[string]string) error
 }
 
 // Options describe a node.
@@ -69,6 +75,9 @@ type Node struct {
 	// lost are the records that could not be read, by their ids. Nobody knows
 	// what is mounted for them.
 	lost map[string]record.Damaged
+	// health and storage are what SetHealth and SetStorageHealth said.
+	health  map[string][]backends.Condition
+	storage []backends.Condition
 }
 
 // Open loads a node from its records and undoes what a killed process held.
@@ -79,7 +88,7 @@ func Open(ctx context.Context, o Options) (*Node, error) {
 	if o.Lock == nil {
 		o.Lock = func(context.Context, string) (func(), error) { return func() {}, nil }
 	}
-	n := &Node{Options: o, volumes: map[string]*Volume{}, lost: map[string]record.Damaged{}}
+	n := &Node{Options: o, volumes: map[string]*Volume{}, lost: map[string]record.Damaged{}, health: map[string][]backends.Condition{}}
 	damaged, err := n.Store.Load(ctx, volumeKind, func(id string, data []byte) error {
 		v := new(Volume)
 		if err := json.Unmarshal(data, v); err != nil {
@@ -130,6 +139,9 @@ func (n *Node) endHold(ctx context.Context, v *Volume) error {
 	if err := n.Backend.Recover(ctx, v.Staged); err != nil {
 		return err
 	}
+	if err := step.Done(ctx, "node.hold.recovered"); err != nil {
+		return err
+	}
 	next := v.clone()
 	next.Held = false
 	return n.put(ctx, next)
@@ -176,9 +188,9 @@ func (n *Node) forget(ctx context.Context, id string) error {
 		return fmt.Errorf("remove the record of volume %s on node %s: %w", id, n.Name, err)
 	}
 	n.mu.Lock()
-	defer n.mu.Unlock()
 	delete(n.volumes, id)
-	return nil
+	n.mu.Unlock()
+	return step.Done(ctx, "node.volume.forgotten")
 }
 
 // checkLost refuses what could only be answered with the record of a volume that

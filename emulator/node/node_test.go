@@ -44,7 +44,7 @@ func (h *half) Publish(ctx context.Context, s backends.Staged, r backends.Publis
 	return h.Node.Publish(ctx, s, r)
 }
 
-func (h *half) Hold(context.Context, backends.Staged, bool) (func() error, error) {
+func (h *half) Hold(context.Context, backends.Staged, backends.Hold) (func() error, error) {
 	h.held++
 	return func() error { h.held--; return h.fail["release"] }, h.fail["hold"]
 }
@@ -60,6 +60,8 @@ type array struct {
 	size    error
 	detach  error
 	local   map[string]bool
+	// asked are the methods for which secrets were checked.
+	asked []string
 }
 
 func (a *array) SizeOf(context.Context, string) (int64, error) { return 1 << 20, a.size }
@@ -72,6 +74,11 @@ func (a *array) AttachLocal(ctx context.Context, volumeID, _ string, _ bool) (ma
 func (a *array) DetachLocal(_ context.Context, volumeID, _ string) error {
 	delete(a.local, volumeID)
 	return a.detach
+}
+
+func (a *array) Authorize(_ context.Context, volumeID, method string, digests map[string]string) error {
+	a.asked = append(a.asked, method)
+	return access.Demand{Methods: []string{method}, Key: "token"}.Check(method, digests)
 }
 
 func volume(id string) backends.Volume {
@@ -175,7 +182,7 @@ func TestHoldIsRecordedAndRecovered(t *testing.T) {
 	t.Parallel()
 	b := open(t, t.TempDir())
 	require.NoError(t, b.Stage(t.Context(), b.attached(t, "v")))
-	release, err := b.Hold(t.Context(), "v")
+	release, err := b.Hold(t.Context(), "v", false)
 	require.NoError(t, err)
 	require.Equal(t, 1, b.half.held)
 	require.NoError(t, release(t.Context()))
@@ -183,7 +190,7 @@ func TestHoldIsRecordedAndRecovered(t *testing.T) {
 	b = b.restart(t)
 	require.Empty(t, b.half.recovered, "a hold that was released needs no recovery")
 
-	_, err = b.Hold(t.Context(), "v")
+	_, err = b.Hold(t.Context(), "v", false)
 	require.NoError(t, err)
 	b = b.restart(t)
 	require.Equal(t, []string{"v"}, b.half.recovered)
@@ -194,7 +201,7 @@ func TestHoldIsRecordedAndRecovered(t *testing.T) {
 func TestHoldOfAVolumeThatIsNotHere(t *testing.T) {
 	t.Parallel()
 	b := open(t, t.TempDir())
-	release, err := b.Hold(t.Context(), "v")
+	release, err := b.Hold(t.Context(), "v", false)
 	require.NoError(t, err)
 	require.NoError(t, release(t.Context()))
 	require.Zero(t, b.half.held)
@@ -205,11 +212,11 @@ func TestFailedHoldAndReleaseAreTold(t *testing.T) {
 	b := open(t, t.TempDir())
 	require.NoError(t, b.Stage(t.Context(), b.attached(t, "v")))
 	b.half.fail["hold"] = errBroken
-	_, err := b.Hold(t.Context(), "v")
+	_, err := b.Hold(t.Context(), "v", false)
 	require.ErrorIs(t, err, errBroken)
 	delete(b.half.fail, "hold")
 	b.half.fail["release"] = errBroken
-	release, err := b.Hold(t.Context(), "v")
+	release, err := b.Hold(t.Context(), "v", false)
 	require.NoError(t, err)
 	require.ErrorIs(t, release(t.Context()), errBroken)
 	b = b.restart(t)
@@ -296,6 +303,6 @@ func TestHoldAndStageDoNotWaitForEachOtherForEver(t *testing.T) {
 			return nil, ctx.Err()
 		}
 	})
-	_, err := b.Hold(t.Context(), "v")
+	_, err := b.Hold(t.Context(), "v", false)
 	require.ErrorIs(t, err, backends.ErrAborted)
 }

@@ -11,6 +11,7 @@ import (
 
 	"github.com/csiemu/csiemu/backends"
 	"github.com/csiemu/csiemu/emulator/access"
+	"github.com/csiemu/csiemu/internal/step"
 	"github.com/csiemu/csiemu/internal/undo"
 )
 
@@ -142,10 +143,16 @@ func (n *Node) bind(ctx context.Context, v *Volume, want Target) error {
 	} else if published, err := n.Backend.IsPublished(ctx, v.Staged, want.Path); err != nil || published {
 		return err
 	}
-	err := n.Backend.Publish(ctx, v.Staged, backends.PublishRequest{
-		Path: want.Path, ReadOnly: want.ReadOnly || v.ReadOnly, MountFlags: want.Capability.MountFlags,
-	})
-	if err == nil || before {
+	err := step.Done(ctx, "node.target.recorded")
+	if err == nil {
+		err = n.Backend.Publish(ctx, v.Staged, backends.PublishRequest{
+			Path: want.Path, ReadOnly: want.ReadOnly || v.ReadOnly, MountFlags: want.Capability.MountFlags,
+		})
+	}
+	if err == nil {
+		return step.Done(ctx, "node.target.published")
+	}
+	if before {
 		// What was on record before may still be there, in another way.
 		return err
 	}
@@ -182,7 +189,13 @@ func (n *Node) unpublish(ctx context.Context, v *Volume, path string) error {
 	if err := n.Backend.Unpublish(ctx, v.Staged, path); err != nil {
 		return err
 	}
+	if err := step.Done(ctx, "node.target.unpublished"); err != nil {
+		return err
+	}
 	if err := n.put(ctx, without(v, path)); err != nil {
+		return err
+	}
+	if err := step.Done(ctx, "node.target.forgotten"); err != nil {
 		return err
 	}
 	return n.removeUnused(ctx, v.ID)

@@ -28,6 +28,9 @@ type Volume struct {
 	ReadOnly bool `json:"readOnly,omitempty"`
 	// Local is set where the node attached the volume by itself.
 	Local bool `json:"local,omitempty"`
+	// Demands is set where the publish context says that the class of the
+	// volume demands secrets for some calls.
+	Demands bool `json:"demands,omitempty"`
 	// Ephemeral is set for an inline volume, which lives as long as its
 	// publication.
 	Ephemeral bool `json:"ephemeral,omitempty"`

@@ -7,6 +7,7 @@ import (
 
 	"github.com/csiemu/csiemu/backends"
 	"github.com/csiemu/csiemu/emulator/access"
+	"github.com/csiemu/csiemu/internal/step"
 	"github.com/csiemu/csiemu/internal/undo"
 )
 
@@ -73,7 +74,7 @@ func (n *Node) stagedAlready(ctx context.Context, v *Volume, req StageRequest) (
 // stage records, attaches where callers don't, and stages.
 func (n *Node) stage(ctx context.Context, req StageRequest) error {
 	v := &Volume{
-		ID: req.VolumeID, Capability: req.Capability, StagingPath: req.Path, Local: !n.Attaches,
+		ID: req.VolumeID, Capability: req.Capability, StagingPath: req.Path, Local: !n.Attaches, Demands: req.PublishContext[access.SecretsKey] != "",
 		ReadOnly: access.ReaderOnly(req.Capability.Mode) || req.PublishContext[access.ReadOnlyKey] == "true",
 		Staged:   backends.Staged{VolumeID: req.VolumeID, Path: req.Path, Block: req.Capability.Block},
 	}
@@ -83,7 +84,11 @@ func (n *Node) stage(ctx context.Context, req StageRequest) error {
 	if err := n.put(ctx, v); err != nil {
 		return err
 	}
-	publishContext, err := n.reach(ctx, v, req.PublishContext)
+	err := step.Done(ctx, "node.volume.staging")
+	var publishContext map[string]string
+	if err == nil {
+		publishContext, err = n.reach(ctx, v, req.PublishContext)
+	}
 	if err != nil {
 		return errors.Join(err, n.undoStage(ctx, v))
 	}
@@ -96,13 +101,16 @@ func (n *Node) stage(ctx context.Context, req StageRequest) error {
 		err = n.explain(ctx, v.ID, err)
 	}
 	if err == nil {
+		err = step.Done(ctx, "node.volume.mounted")
+	}
+	if err == nil {
 		whole.Whole = true
 		err = n.put(ctx, whole)
 	}
 	if err != nil {
 		return errors.Join(err, n.undoStage(ctx, v))
 	}
-	return nil
+	return step.Done(ctx, "node.volume.staged")
 }
 
 // reach returns the publish context of a volume, attaching it where callers
@@ -114,7 +122,11 @@ func (n *Node) reach(ctx context.Context, v *Volume, given map[string]string) (m
 	if !v.Local {
 		return given, nil
 	}
-	return n.Array.AttachLocal(ctx, v.ID, n.Name, v.ReadOnly)
+	publishContext, err := n.Array.AttachLocal(ctx, v.ID, n.Name, v.ReadOnly)
+	if err != nil {
+		return nil, err
+	}
+	return publishContext, step.Done(ctx, "node.volume.attached")
 }
 
 // explain tells a volume that does not exist from one that is not attached.
@@ -185,10 +197,16 @@ func (n *Node) unmount(ctx context.Context, v *Volume) error {
 			return err
 		}
 	}
+	if err := step.Done(ctx, "node.volume.unmounted"); err != nil {
+		return err
+	}
 	if v.Local {
 		// The array learns from the node's next session what is still staged,
 		// so that a node can clean up while the array is away.
 		if err := n.Array.DetachLocal(ctx, v.ID, n.Name); err != nil && !errors.Is(err, backends.ErrUnavailable) {
+			return err
+		}
+		if err := step.Done(ctx, "node.volume.detached"); err != nil {
 			return err
 		}
 	}

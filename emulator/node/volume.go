@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/csiemu/csiemu/backends"
+	"github.com/csiemu/csiemu/internal/step"
 	"github.com/csiemu/csiemu/internal/undo"
 )
 
@@ -67,6 +68,9 @@ func (n *Node) Expand(ctx context.Context, volumeID, path string, limitBytes int
 	next := v.clone()
 	next.Staged.SizeBytes = n.currentSize(ctx, v)
 	size, err := n.Backend.Expand(ctx, next.Staged)
+	if err == nil {
+		err = step.Done(ctx, "node.volume.expanded")
+	}
 	if err == nil && next.Staged != v.Staged {
 		err = n.put(ctx, next)
 	}
@@ -115,8 +119,8 @@ func (n *Node) lockToHold(ctx context.Context, volumeID string) (unlock func(), 
 }
 
 // Hold keeps the bytes of a volume still until the release is called. A volume
-// that is not staged is still by itself.
-func (n *Node) Hold(ctx context.Context, volumeID string) (release func(context.Context) error, err error) {
+// that is not staged is still by itself. exact is backends.Hold.Exact.
+func (n *Node) Hold(ctx context.Context, volumeID string, exact bool) (release func(context.Context) error, err error) {
 	unlock, err := n.lockToHold(ctx, volumeID)
 	if err != nil {
 		return nil, err
@@ -143,12 +147,21 @@ func (n *Node) Hold(ctx context.Context, volumeID string) (release func(context.
 	if err := n.put(ctx, held); err != nil {
 		return nil, err
 	}
-	let, err := n.Backend.Hold(ctx, v.Staged, v.writable())
+	if err := step.Done(ctx, "node.hold.recorded"); err != nil {
+		return nil, errors.Join(err, undo.Run(ctx, func(ctx context.Context) error { return n.put(ctx, v) }))
+	}
+	let, err := n.Backend.Hold(ctx, v.Staged, backends.Hold{Published: v.writable(), Exact: exact})
 	if err != nil {
 		return nil, errors.Join(err, undo.Run(ctx, func(ctx context.Context) error { return n.put(ctx, v) }))
 	}
+	end := func(ctx context.Context) error {
+		return errors.Join(let(), step.Done(ctx, "node.hold.ended"), n.put(ctx, v))
+	}
+	if err := step.Done(ctx, "node.hold.begun"); err != nil {
+		return nil, errors.Join(err, undo.Run(ctx, end))
+	}
 	return func(ctx context.Context) error {
 		defer unlock()
-		return errors.Join(let(), n.put(ctx, v))
+		return end(ctx)
 	}, nil
 }

@@ -32,6 +32,7 @@ var kinds = []struct {
 	{backends.ErrAborted, codes.Aborted},
 	{backends.ErrOutOfRange, codes.OutOfRange},
 	{backends.ErrUnavailable, codes.Unavailable},
+	{backends.ErrUnauthenticated, codes.Unauthenticated},
 	{context.Canceled, codes.Canceled},
 	{context.DeadlineExceeded, codes.DeadlineExceeded},
 }

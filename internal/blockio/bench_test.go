@@ -113,3 +113,51 @@ func BenchmarkChanged(b *testing.B) {
 		})
 	}
 }
+
+// BenchmarkChangedGrowsWithTheChange compares two images with 1 GiB of data that
+// differ in 1 %, where they share the rest and where they share nothing; and
+// where that data lies in as many pieces as it can, which is the most that the
+// maps of two files cost.
+func BenchmarkChangedGrowsWithTheChange(b *testing.B) {
+	const volume = 1 << 30
+	dir := xfs(b)
+	changes := every(volume, 160, 64*kiB)
+	var took [2]time.Duration
+	pairs := []struct {
+		name string
+		copy func(dst, src *os.File) error
+	}{
+		{"shared", func(dst, src *os.File) error { return blockio.Copy(b.Context(), dst, src) }},
+		{"compared", func(dst, src *os.File) error {
+			_, err := io.Copy(io.NewOffsetWriter(dst, 0), io.NewSectionReader(src, 0, volume))
+			return err
+		}},
+	}
+	base := image(b, dir, "base", volume, blockio.Extent{Offset: 0, Length: volume})
+	for i, pair := range pairs {
+		target := newFile(b, dir, pair.name)
+		require.NoError(b, pair.copy(target, base))
+		for _, e := range changes {
+			fill(b, target, e)
+		}
+		require.NoError(b, target.Sync())
+		b.Run(pair.name, func(b *testing.B) {
+			for b.Loop() {
+				require.Equal(b, changes, collect(b, blockio.Changed(b.Context(), base, target, 0)))
+			}
+			took[i] = b.Elapsed() / time.Duration(b.N)
+			if i == 1 && took[0] > 0 {
+				b.ReportMetric(float64(took[1])/float64(took[0]), "times-shared")
+			}
+		})
+	}
+	b.Run("shared, in pieces", func(b *testing.B) {
+		base := image(b, dir, "pieces", volume, everySecondBlock(volume)...)
+		target := newFile(b, dir, "pieces shared")
+		require.NoError(b, blockio.Copy(b.Context(), target, base))
+		fill(b, target, blockio.Extent{Offset: 0, Length: 4096})
+		for b.Loop() {
+			require.Len(b, collect(b, blockio.Changed(b.Context(), base, target, 0)), 1)
+		}
+	})
+}

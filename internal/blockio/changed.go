@@ -79,15 +79,16 @@ func (c *comparison) compareGrown(ctx context.Context, from int64) error {
 
 // compareCommon looks at all ranges up to limit that hold data in either file.
 func (c *comparison) compareCommon(ctx context.Context, pos, limit int64) error {
+	base, target := dataCursor{file: c.base, limit: limit}, dataCursor{file: c.target, limit: limit}
 	for pos < limit && !c.out.stopped {
 		if err := ctx.Err(); err != nil {
 			return err
 		}
-		e, found, err := dataFrom(c.target, pos, limit)
+		e, found, err := target.from(pos)
 		if err != nil {
 			return err
 		}
-		other, otherFound, err := dataFrom(c.base, pos, limit)
+		other, otherFound, err := base.from(pos)
 		if err != nil {
 			return err
 		}

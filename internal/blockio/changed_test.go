@@ -198,19 +198,86 @@ func bytesRead(t *testing.T) int64 {
 	return 0
 }
 
-func TestChangedDoesNotReadSharedBlocks(t *testing.T) {
+// TestChangedReadsNoMoreThanItMust counts the bytes that are read of a volume of
+// 10 GiB: those that changed where blocks can be shared, elsewhere those that
+// are allocated, in both files.
+func TestChangedReadsNoMoreThanItMust(t *testing.T) {
+	t.Parallel()
+	const (
+		volume, piece = 10 << 30, 64 * kiB
+		overhead      = 64 * kiB // counting reads too
+	)
+	for where, store := range stores {
+		t.Run(where, func(t *testing.T) {
+			t.Parallel()
+			dir := store(t)
+			runtime.LockOSThread()
+			defer runtime.UnlockOSThread()
+			base := image(t, dir, "base", volume, every(volume, 10, 4*miB)...)
+			target := newFile(t, dir, "target")
+			require.NoError(t, blockio.Copy(t.Context(), target, base))
+			changes := every(volume, 10, piece)
+			for _, e := range changes {
+				fill(t, target, e)
+			}
+			before := bytesRead(t)
+			require.Equal(t, changes, collect(t, blockio.Changed(t.Context(), base, target, 0)))
+			read := bytesRead(t) - before
+			require.GreaterOrEqual(t, read, 2*total(changes), "changes are found by reading them")
+			if where == onXFS {
+				require.LessOrEqual(t, read, 2*total(changes)+overhead)
+			}
+			require.LessOrEqual(t, read, allocated(t, base)+allocated(t, target)+overhead)
+		})
+	}
+}
+
+// every puts n ranges of the same length into a volume, far apart.
+func every(volume, n, length int64) (all []blockio.Extent) {
+	apart := volume / n / backends.Granularity * backends.Granularity
+	for i := range n {
+		all = append(all, blockio.Extent{Offset: i * apart, Length: length})
+	}
+	return all
+}
+
+func total(all []blockio.Extent) (n int64) {
+	for _, e := range all {
+		n += e.Length
+	}
+	return n
+}
+
+// TestChangedKnowsWhereBlocksAre has two files that share all of their blocks, at
+// other offsets.
+func TestChangedKnowsWhereBlocksAre(t *testing.T) {
 	t.Parallel()
 	dir := xfs(t)
-	runtime.LockOSThread()
-	defer runtime.UnlockOSThread()
-	base := image(t, dir, "base", 32*miB, blockio.Extent{Offset: 0, Length: 32 * miB})
+	base := image(t, dir, "base", 4*miB, blockio.Extent{Offset: 0, Length: 4 * miB})
 	target := newFile(t, dir, "target")
-	require.NoError(t, blockio.Copy(t.Context(), target, base))
-	fill(t, target, blockio.Extent{Offset: 16 * miB, Length: 4096})
+	for _, half := range []int64{0, 2 * miB} {
+		require.NoError(t, unix.IoctlFileCloneRange(int(target.Fd()), &unix.FileCloneRange{
+			Src_fd: int64(base.Fd()), Src_offset: uint64(half), Src_length: uint64(2 * miB), Dest_offset: uint64(2*miB - half),
+		}))
+	}
+	require.Equal(t, []blockio.Extent{whole(t, base)}, collect(t, blockio.Changed(t.Context(), base, target, 0)))
+}
 
-	before := bytesRead(t)
-	require.Equal(t, []blockio.Extent{{Offset: 16 * miB, Length: 4096}}, collect(t, blockio.Changed(t.Context(), base, target, 0)))
-	require.Less(t, bytesRead(t)-before, 2*miB)
+// TestChangedBesideManyHoles has data in the base that the target lacks, behind
+// many small ranges that both have.
+func TestChangedBesideManyHoles(t *testing.T) {
+	t.Parallel()
+	for where, store := range stores {
+		t.Run(where, func(t *testing.T) {
+			t.Parallel()
+			dir := store(t)
+			base := image(t, dir, "base", 16*miB, blockio.Extent{Offset: 8 * miB, Length: 8 * miB})
+			target := image(t, dir, "target", 16*miB, everySecondBlock(4*miB)...)
+			want := append(everySecondBlock(4*miB), blockio.Extent{Offset: 8 * miB, Length: 8 * miB})
+			require.Equal(t, want, collect(t, blockio.Changed(t.Context(), base, target, 0)))
+			require.Equal(t, want, collect(t, blockio.Changed(t.Context(), target, base, 0)))
+		})
+	}
 }
 
 // TestChangedIsNotMisledByOtherSharedBlocks has two files that share all of their

@@ -81,6 +81,31 @@ func dataFrom(f *os.File, pos, size int64) (e Extent, found bool, err error) {
 	return Extent{Offset: start, Length: stop - start}, true, nil
 }
 
+// dataCursor finds the data of a file along positions that only go up. It asks
+// again only when what it found last is passed: to find the end of data the
+// kernel walks through all of it.
+type dataCursor struct {
+	file  *os.File
+	limit int64
+	// last is what was found last, asked whether that was ever.
+	last         Extent
+	asked, found bool
+}
+
+// from returns the first range at or after pos, and before limit, that holds
+// data.
+func (d *dataCursor) from(pos int64) (Extent, bool, error) {
+	if !d.asked || d.found && end(d.last) <= pos {
+		var err error
+		if d.last, d.found, err = dataFrom(d.file, pos, d.limit); err != nil {
+			return Extent{}, false, err
+		}
+		d.asked = true
+	}
+	start := max(d.last.Offset, pos)
+	return Extent{Offset: start, Length: end(d.last) - start}, d.found, nil
+}
+
 // merger joins ranges that touch or overlap. Ranges are added in ascending
 // order of their start.
 type merger struct {

@@ -45,7 +45,9 @@ type blockMap struct {
 	// batch is what the kernel told last and was not handed out yet.
 	batch []fiemapExtent
 	last  bool
-	req   *fiemap
+	// flushed is set with the first request: nobody writes meanwhile.
+	flushed bool
+	req     *fiemap
 }
 
 // next returns the next extent, and false behind the last one.
@@ -72,8 +74,11 @@ func (m *blockMap) fetch() error {
 	}
 	r := m.req
 	r.start, r.length = uint64(m.pos), ^uint64(0)-uint64(m.pos)
-	// Without a flush, data that was just written has no place yet.
-	r.flags, r.mapped, r.count = fiemapFlagSync, 0, uint32(len(r.extents))
+	r.flags, r.mapped, r.count = 0, 0, uint32(len(r.extents))
+	if !m.flushed {
+		// Without a flush, data that was just written has no place yet.
+		r.flags, m.flushed = fiemapFlagSync, true
+	}
 	err := control(m.file, func(fd int) error {
 		return retry(func() error {
 			_, _, errno := unix.Syscall(unix.SYS_IOCTL, uintptr(fd), fsIocFiemap, uintptr(unsafe.Pointer(r)))

@@ -28,11 +28,14 @@ const (
 
 func TestMain(m *testing.M) { testenv.Main(m) }
 
+// onXFS names the store whose files share blocks.
+const onXFS = "on xfs with shared blocks"
+
 // stores are the kinds of file system that images lie on.
 var stores = map[string]func(testing.TB) string{
 	"in the temporary directory": testing.TB.TempDir,
 	"on tmpfs":                   func(tb testing.TB) string { return idleAtEnd(tb, testenv.TmpfsDir(tb)) },
-	"on xfs with shared blocks":  xfs,
+	onXFS:                        xfs,
 }
 
 func xfs(tb testing.TB) string { return idleAtEnd(tb, testenv.XFSDir(tb)) }

@@ -10,6 +10,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/csiemu/csiemu/backends"
+	"github.com/csiemu/csiemu/internal/step"
 )
 
 // Format makes a file system of sizeBytes on a device, which must be that long or
@@ -77,6 +78,9 @@ func (m *Maker) format(ctx context.Context, dev target, s shape, sync bool) (uui
 	return who.id, t.write(ctx, dev, who, sync)
 }
 
+// formatSteps are the points after each step of write.
+var formatSteps = [...]string{"format.marked", "format.body", "format.superblock", "format.boot"}
+
 // write puts the template on a blank device. Its order makes an interruption
 // visible: the mark is there before anything else, and the superblock comes when
 // all that it speaks of is there. After each step the device has it; with sync
@@ -101,9 +105,9 @@ func (t *template) write(ctx context.Context, dev target, who identity, sync boo
 			err = errors.Join(err, markErr)
 		}
 	}()
-	for i, step := range steps {
+	for i, pieces := range steps {
 		visible = i >= stepPrimary
-		for _, p := range step {
+		for _, p := range pieces {
 			if err := ctx.Err(); err != nil {
 				return err
 			}
@@ -112,6 +116,9 @@ func (t *template) write(ctx context.Context, dev target, who identity, sync boo
 			}
 		}
 		if err := flush(); err != nil {
+			return err
+		}
+		if err := step.Done(ctx, formatSteps[i]); err != nil {
 			return err
 		}
 		if i == stepBody {

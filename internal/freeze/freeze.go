@@ -13,6 +13,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/csiemu/csiemu/internal/kernel"
+	"github.com/csiemu/csiemu/internal/step"
 )
 
 // DefaultLimit is how long a file system stays frozen at most if Options say
@@ -90,6 +91,10 @@ func (f *Freezer) freeze(ctx context.Context, dir string) (*Frozen, error) {
 	}
 	t, err := l.begin(dir, f.limit)
 	if err != nil {
+		return nil, err
+	}
+	if err := step.Done(ctx, "freeze.asked"); err != nil {
+		l.abandon(t)
 		return nil, err
 	}
 	select {

@@ -13,6 +13,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/csiemu/csiemu/backends"
+	"github.com/csiemu/csiemu/internal/step"
 )
 
 const (
@@ -47,8 +48,14 @@ func Make(ctx context.Context, dir string, sync bool, fill func(*os.File) error)
 			err = errors.Join(err, remove(unfinished))
 		}
 	}()
+	if err := step.Done(ctx, "image.begun"); err != nil {
+		return err
+	}
 	if err := fill(f); err != nil {
 		return classified(err)
+	}
+	if err := step.Done(ctx, "image.filled"); err != nil {
+		return err
 	}
 	if sync {
 		if err := f.Sync(); err != nil {
@@ -59,7 +66,12 @@ func Make(ctx context.Context, dir string, sync bool, fill func(*os.File) error)
 		return classified(err)
 	}
 	if sync {
-		return flushDir(dir)
+		if err := flushDir(dir); err != nil {
+			return err
+		}
+	}
+	if err := step.Done(ctx, "image.named"); err != nil {
+		return errors.Join(err, remove(Path(dir)))
 	}
 	return nil
 }

@@ -13,6 +13,7 @@ import (
 
 	"github.com/csiemu/csiemu/backends"
 	"github.com/csiemu/csiemu/internal/mount"
+	"github.com/csiemu/csiemu/internal/step"
 )
 
 // BindDir makes the directory source, the root of a staged volume, visible at
@@ -33,7 +34,10 @@ func bind(ctx context.Context, source, target string, o mount.Options, makeTarge
 	if err != nil {
 		return err
 	}
-	err = mount.Bind(ctx, source, target, o)
+	err = step.Done(ctx, "target.made")
+	if err == nil {
+		err = mount.Bind(ctx, source, target, o)
+	}
 	if err != nil && created {
 		err = errors.Join(err, mount.RemoveTarget(target))
 	}
@@ -43,8 +47,11 @@ func bind(ctx context.Context, source, target string, o mount.Options, makeTarge
 // Unbind takes away what is mounted at target, if anything, and removes the last
 // element of target. A busy mount is backends.ErrPrecondition, unless dead says
 // that there is nothing to wait for: then it goes with its last user.
-func Unbind(target string, dead func() bool) error {
+func Unbind(ctx context.Context, target string, dead func() bool) error {
 	if err := Unmount(target, dead); err != nil {
+		return err
+	}
+	if err := step.Done(ctx, "target.unmounted"); err != nil {
 		return err
 	}
 	return mount.RemoveTarget(target)

@@ -124,11 +124,11 @@ func TestUnbindOfABusyMount(t *testing.T) {
 	user, err := os.Create(filepath.Join(target, "open"))
 	require.NoError(t, err)
 	defer user.Close()
-	require.ErrorIs(t, nodemount.Unbind(target, func() bool { return false }), backends.ErrPrecondition)
+	require.ErrorIs(t, nodemount.Unbind(t.Context(), target, func() bool { return false }), backends.ErrPrecondition)
 	require.FileExists(t, filepath.Join(target, "open"))
-	require.NoError(t, nodemount.Unbind(target, func() bool { return true }), "its volume is dead")
+	require.NoError(t, nodemount.Unbind(t.Context(), target, func() bool { return true }), "its volume is dead")
 	require.NoDirExists(t, target)
-	require.NoError(t, nodemount.Unbind(target, func() bool { return false }), "a repeated call")
+	require.NoError(t, nodemount.Unbind(t.Context(), target, func() bool { return false }), "a repeated call")
 	require.NoError(t, user.Close())
 }
 

@@ -9,6 +9,7 @@ import (
 	"path/filepath"
 
 	"github.com/csiemu/csiemu/internal/rmtree"
+	"github.com/csiemu/csiemu/internal/step"
 )
 
 // Delete is Store.Delete. The record is first renamed to a name that says that
@@ -40,6 +41,9 @@ func (d *Dir) delete(ctx context.Context, dir string) error {
 			return nil
 		}
 	default:
+		return err
+	}
+	if err := step.Done(ctx, "record.marked"); err != nil {
 		return err
 	}
 	return removeDir(ctx, dir)

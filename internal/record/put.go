@@ -7,6 +7,8 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+
+	"github.com/csiemu/csiemu/internal/step"
 )
 
 // Put is Store.Put: it writes a new file and renames it over the old one.
@@ -28,13 +30,13 @@ func (d *Dir) Put(ctx context.Context, kind, id string, v any) error {
 	if err != nil {
 		return err
 	}
-	if err := d.put(kind, d.Path(kind, id), b); err != nil {
+	if err := d.put(ctx, kind, d.Path(kind, id), b); err != nil {
 		return fmt.Errorf("write record %s/%s in %s: %w", kind, id, d.dir, explain(err))
 	}
 	return nil
 }
 
-func (d *Dir) put(kind, dir string, b []byte) error {
+func (d *Dir) put(ctx context.Context, kind, dir string, b []byte) error {
 	from, to := filepath.Join(dir, newFile), filepath.Join(dir, recordFile)
 	f, made, err := d.create(kind, dir, from)
 	if err != nil {
@@ -45,6 +47,9 @@ func (d *Dir) put(kind, dir string, b []byte) error {
 		err = d.flush.file(f)
 	}
 	err = errors.Join(err, f.Close())
+	if err == nil {
+		err = step.Done(ctx, "record.written")
+	}
 	if err == nil {
 		if d.sync {
 			err = rename(from, to)

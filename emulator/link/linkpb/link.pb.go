@@ -305,6 +305,104 @@ func (*DetachLocalResponse) Descriptor() ([]byte, []int) {
 	return file_link_proto_rawDescGZIP(), []int{5}
 }
 
+type AuthorizeRequest struct {
+	state    protoimpl.MessageState `protogen:"open.v1"`
+	VolumeId string                 `protobuf:"bytes,1,opt,name=volume_id,json=volumeId,proto3" json:"volume_id,omitempty"`
+	// method is the name of the RPC, such as NodeStageVolume.
+	Method string `protobuf:"bytes,2,opt,name=method,proto3" json:"method,omitempty"`
+	// digests are the SHA-256 of the secrets, in hexadecimal, by their keys.
+	Digests       map[string]string `protobuf:"bytes,3,rep,name=digests,proto3" json:"digests,omitempty" protobuf_key:"bytes,1,opt,name=key" protobuf_val:"bytes,2,opt,name=value"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *AuthorizeRequest) Reset() {
+	*x = AuthorizeRequest{}
+	mi := &file_link_proto_msgTypes[6]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *AuthorizeRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*AuthorizeRequest) ProtoMessage() {}
+
+func (x *AuthorizeRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_link_proto_msgTypes[6]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use AuthorizeRequest.ProtoReflect.Descriptor instead.
+func (*AuthorizeRequest) Descriptor() ([]byte, []int) {
+	return file_link_proto_rawDescGZIP(), []int{6}
+}
+
+func (x *AuthorizeRequest) GetVolumeId() string {
+	if x != nil {
+		return x.VolumeId
+	}
+	return ""
+}
+
+func (x *AuthorizeRequest) GetMethod() string {
+	if x != nil {
+		return x.Method
+	}
+	return ""
+}
+
+func (x *AuthorizeRequest) GetDigests() map[string]string {
+	if x != nil {
+		return x.Digests
+	}
+	return nil
+}
+
+type AuthorizeResponse struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *AuthorizeResponse) Reset() {
+	*x = AuthorizeResponse{}
+	mi := &file_link_proto_msgTypes[7]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *AuthorizeResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*AuthorizeResponse) ProtoMessage() {}
+
+func (x *AuthorizeResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_link_proto_msgTypes[7]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use AuthorizeResponse.ProtoReflect.Descriptor instead.
+func (*AuthorizeResponse) Descriptor() ([]byte, []int) {
+	return file_link_proto_rawDescGZIP(), []int{7}
+}
+
 type FromNode struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// Types that are valid to be assigned to Kind:
@@ -318,7 +416,7 @@ type FromNode struct {
 
 func (x *FromNode) Reset() {
 	*x = FromNode{}
-	mi := &file_link_proto_msgTypes[6]
+	mi := &file_link_proto_msgTypes[8]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -330,7 +428,7 @@ func (x *FromNode) String() string {
 func (*FromNode) ProtoMessage() {}
 
 func (x *FromNode) ProtoReflect() protoreflect.Message {
-	mi := &file_link_proto_msgTypes[6]
+	mi := &file_link_proto_msgTypes[8]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -343,7 +441,7 @@ func (x *FromNode) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use FromNode.ProtoReflect.Descriptor instead.
 func (*FromNode) Descriptor() ([]byte, []int) {
-	return file_link_proto_rawDescGZIP(), []int{6}
+	return file_link_proto_rawDescGZIP(), []int{8}
 }
 
 func (x *FromNode) GetKind() isFromNode_Kind {
@@ -405,7 +503,7 @@ type FromArray struct {
 
 func (x *FromArray) Reset() {
 	*x = FromArray{}
-	mi := &file_link_proto_msgTypes[7]
+	mi := &file_link_proto_msgTypes[9]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -417,7 +515,7 @@ func (x *FromArray) String() string {
 func (*FromArray) ProtoMessage() {}
 
 func (x *FromArray) ProtoReflect() protoreflect.Message {
-	mi := &file_link_proto_msgTypes[7]
+	mi := &file_link_proto_msgTypes[9]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -430,7 +528,7 @@ func (x *FromArray) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use FromArray.ProtoReflect.Descriptor instead.
 func (*FromArray) Descriptor() ([]byte, []int) {
-	return file_link_proto_rawDescGZIP(), []int{7}
+	return file_link_proto_rawDescGZIP(), []int{9}
 }
 
 func (x *FromArray) GetAsk() uint64 {
@@ -524,7 +622,7 @@ type Hello struct {
 
 func (x *Hello) Reset() {
 	*x = Hello{}
-	mi := &file_link_proto_msgTypes[8]
+	mi := &file_link_proto_msgTypes[10]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -536,7 +634,7 @@ func (x *Hello) String() string {
 func (*Hello) ProtoMessage() {}
 
 func (x *Hello) ProtoReflect() protoreflect.Message {
-	mi := &file_link_proto_msgTypes[8]
+	mi := &file_link_proto_msgTypes[10]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -549,7 +647,7 @@ func (x *Hello) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Hello.ProtoReflect.Descriptor instead.
 func (*Hello) Descriptor() ([]byte, []int) {
-	return file_link_proto_rawDescGZIP(), []int{8}
+	return file_link_proto_rawDescGZIP(), []int{10}
 }
 
 func (x *Hello) GetNodeId() string {
@@ -582,7 +680,7 @@ type Welcome struct {
 
 func (x *Welcome) Reset() {
 	*x = Welcome{}
-	mi := &file_link_proto_msgTypes[9]
+	mi := &file_link_proto_msgTypes[11]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -594,7 +692,7 @@ func (x *Welcome) String() string {
 func (*Welcome) ProtoMessage() {}
 
 func (x *Welcome) ProtoReflect() protoreflect.Message {
-	mi := &file_link_proto_msgTypes[9]
+	mi := &file_link_proto_msgTypes[11]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -607,21 +705,23 @@ func (x *Welcome) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Welcome.ProtoReflect.Descriptor instead.
 func (*Welcome) Descriptor() ([]byte, []int) {
-	return file_link_proto_rawDescGZIP(), []int{9}
+	return file_link_proto_rawDescGZIP(), []int{11}
 }
 
 // Hold asks the node to stop changes of a volume. It is answered when they have
 // stopped, or when that failed.
 type Hold struct {
-	state         protoimpl.MessageState `protogen:"open.v1"`
-	VolumeId      string                 `protobuf:"bytes,1,opt,name=volume_id,json=volumeId,proto3" json:"volume_id,omitempty"`
+	state    protoimpl.MessageState `protogen:"open.v1"`
+	VolumeId string                 `protobuf:"bytes,1,opt,name=volume_id,json=volumeId,proto3" json:"volume_id,omitempty"`
+	// exact asks to fail where writers cannot be stopped.
+	Exact         bool `protobuf:"varint,2,opt,name=exact,proto3" json:"exact,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
 
 func (x *Hold) Reset() {
 	*x = Hold{}
-	mi := &file_link_proto_msgTypes[10]
+	mi := &file_link_proto_msgTypes[12]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -633,7 +733,7 @@ func (x *Hold) String() string {
 func (*Hold) ProtoMessage() {}
 
 func (x *Hold) ProtoReflect() protoreflect.Message {
-	mi := &file_link_proto_msgTypes[10]
+	mi := &file_link_proto_msgTypes[12]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -646,7 +746,7 @@ func (x *Hold) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Hold.ProtoReflect.Descriptor instead.
 func (*Hold) Descriptor() ([]byte, []int) {
-	return file_link_proto_rawDescGZIP(), []int{10}
+	return file_link_proto_rawDescGZIP(), []int{12}
 }
 
 func (x *Hold) GetVolumeId() string {
@@ -654,6 +754,13 @@ func (x *Hold) GetVolumeId() string {
 		return x.VolumeId
 	}
 	return ""
+}
+
+func (x *Hold) GetExact() bool {
+	if x != nil {
+		return x.Exact
+	}
+	return false
 }
 
 // Release ends a hold, or the attempt at one: the answer comes when nothing is
@@ -668,7 +775,7 @@ type Release struct {
 
 func (x *Release) Reset() {
 	*x = Release{}
-	mi := &file_link_proto_msgTypes[11]
+	mi := &file_link_proto_msgTypes[13]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -680,7 +787,7 @@ func (x *Release) String() string {
 func (*Release) ProtoMessage() {}
 
 func (x *Release) ProtoReflect() protoreflect.Message {
-	mi := &file_link_proto_msgTypes[11]
+	mi := &file_link_proto_msgTypes[13]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -693,7 +800,7 @@ func (x *Release) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Release.ProtoReflect.Descriptor instead.
 func (*Release) Descriptor() ([]byte, []int) {
-	return file_link_proto_rawDescGZIP(), []int{11}
+	return file_link_proto_rawDescGZIP(), []int{13}
 }
 
 func (x *Release) GetHold() uint64 {
@@ -712,7 +819,7 @@ type Ping struct {
 
 func (x *Ping) Reset() {
 	*x = Ping{}
-	mi := &file_link_proto_msgTypes[12]
+	mi := &file_link_proto_msgTypes[14]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -724,7 +831,7 @@ func (x *Ping) String() string {
 func (*Ping) ProtoMessage() {}
 
 func (x *Ping) ProtoReflect() protoreflect.Message {
-	mi := &file_link_proto_msgTypes[12]
+	mi := &file_link_proto_msgTypes[14]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -737,7 +844,7 @@ func (x *Ping) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Ping.ProtoReflect.Descriptor instead.
 func (*Ping) Descriptor() ([]byte, []int) {
-	return file_link_proto_rawDescGZIP(), []int{12}
+	return file_link_proto_rawDescGZIP(), []int{14}
 }
 
 // Answer ends an ask.
@@ -753,7 +860,7 @@ type Answer struct {
 
 func (x *Answer) Reset() {
 	*x = Answer{}
-	mi := &file_link_proto_msgTypes[13]
+	mi := &file_link_proto_msgTypes[15]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -765,7 +872,7 @@ func (x *Answer) String() string {
 func (*Answer) ProtoMessage() {}
 
 func (x *Answer) ProtoReflect() protoreflect.Message {
-	mi := &file_link_proto_msgTypes[13]
+	mi := &file_link_proto_msgTypes[15]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -778,7 +885,7 @@ func (x *Answer) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Answer.ProtoReflect.Descriptor instead.
 func (*Answer) Descriptor() ([]byte, []int) {
-	return file_link_proto_rawDescGZIP(), []int{13}
+	return file_link_proto_rawDescGZIP(), []int{15}
 }
 
 func (x *Answer) GetAsk() uint64 {
@@ -825,7 +932,15 @@ const file_link_proto_rawDesc = "" +
 	"\x12DetachLocalRequest\x12\x1b\n" +
 	"\tvolume_id\x18\x01 \x01(\tR\bvolumeId\x12\x17\n" +
 	"\anode_id\x18\x02 \x01(\tR\x06nodeId\"\x15\n" +
-	"\x13DetachLocalResponse\"s\n" +
+	"\x13DetachLocalResponse\"\xcc\x01\n" +
+	"\x10AuthorizeRequest\x12\x1b\n" +
+	"\tvolume_id\x18\x01 \x01(\tR\bvolumeId\x12\x16\n" +
+	"\x06method\x18\x02 \x01(\tR\x06method\x12G\n" +
+	"\adigests\x18\x03 \x03(\v2-.csiemu.link.v1.AuthorizeRequest.DigestsEntryR\adigests\x1a:\n" +
+	"\fDigestsEntry\x12\x10\n" +
+	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
+	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01\"\x13\n" +
+	"\x11AuthorizeResponse\"s\n" +
 	"\bFromNode\x12-\n" +
 	"\x05hello\x18\x01 \x01(\v2\x15.csiemu.link.v1.HelloH\x00R\x05hello\x120\n" +
 	"\x06answer\x18\x02 \x01(\v2\x16.csiemu.link.v1.AnswerH\x00R\x06answerB\x06\n" +
@@ -844,20 +959,22 @@ const file_link_proto_rawDesc = "" +
 	"\rTopologyEntry\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
 	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01\"\t\n" +
-	"\aWelcome\"#\n" +
+	"\aWelcome\"9\n" +
 	"\x04Hold\x12\x1b\n" +
-	"\tvolume_id\x18\x01 \x01(\tR\bvolumeId\"\x1d\n" +
+	"\tvolume_id\x18\x01 \x01(\tR\bvolumeId\x12\x14\n" +
+	"\x05exact\x18\x02 \x01(\bR\x05exact\"\x1d\n" +
 	"\aRelease\x12\x12\n" +
 	"\x04hold\x18\x01 \x01(\x04R\x04hold\"\x06\n" +
 	"\x04Ping\"H\n" +
 	"\x06Answer\x12\x10\n" +
 	"\x03ask\x18\x01 \x01(\x04R\x03ask\x12\x12\n" +
 	"\x04code\x18\x02 \x01(\rR\x04code\x12\x18\n" +
-	"\amessage\x18\x03 \x01(\tR\amessage2\xc4\x02\n" +
+	"\amessage\x18\x03 \x01(\tR\amessage2\x96\x03\n" +
 	"\x05Array\x12G\n" +
 	"\x06SizeOf\x12\x1d.csiemu.link.v1.SizeOfRequest\x1a\x1e.csiemu.link.v1.SizeOfResponse\x12V\n" +
 	"\vAttachLocal\x12\".csiemu.link.v1.AttachLocalRequest\x1a#.csiemu.link.v1.AttachLocalResponse\x12V\n" +
-	"\vDetachLocal\x12\".csiemu.link.v1.DetachLocalRequest\x1a#.csiemu.link.v1.DetachLocalResponse\x12B\n" +
+	"\vDetachLocal\x12\".csiemu.link.v1.DetachLocalRequest\x1a#.csiemu.link.v1.DetachLocalResponse\x12P\n" +
+	"\tAuthorize\x12 .csiemu.link.v1.AuthorizeRequest\x1a!.csiemu.link.v1.AuthorizeResponse\x12B\n" +
 	"\aSession\x12\x18.csiemu.link.v1.FromNode\x1a\x19.csiemu.link.v1.FromArray(\x010\x01B/Z-github.com/csiemu/csiemu/emulator/link/linkpbb\x06proto3"
 
 var (
@@ -872,7 +989,7 @@ func file_link_proto_rawDescGZIP() []byte {
 	return file_link_proto_rawDescData
 }
 
-var file_link_proto_msgTypes = make([]protoimpl.MessageInfo, 16)
+var file_link_proto_msgTypes = make([]protoimpl.MessageInfo, 19)
 var file_link_proto_goTypes = []any{
 	(*SizeOfRequest)(nil),       // 0: csiemu.link.v1.SizeOfRequest
 	(*SizeOfResponse)(nil),      // 1: csiemu.link.v1.SizeOfResponse
@@ -880,39 +997,45 @@ var file_link_proto_goTypes = []any{
 	(*AttachLocalResponse)(nil), // 3: csiemu.link.v1.AttachLocalResponse
 	(*DetachLocalRequest)(nil),  // 4: csiemu.link.v1.DetachLocalRequest
 	(*DetachLocalResponse)(nil), // 5: csiemu.link.v1.DetachLocalResponse
-	(*FromNode)(nil),            // 6: csiemu.link.v1.FromNode
-	(*FromArray)(nil),           // 7: csiemu.link.v1.FromArray
-	(*Hello)(nil),               // 8: csiemu.link.v1.Hello
-	(*Welcome)(nil),             // 9: csiemu.link.v1.Welcome
-	(*Hold)(nil),                // 10: csiemu.link.v1.Hold
-	(*Release)(nil),             // 11: csiemu.link.v1.Release
-	(*Ping)(nil),                // 12: csiemu.link.v1.Ping
-	(*Answer)(nil),              // 13: csiemu.link.v1.Answer
-	nil,                         // 14: csiemu.link.v1.AttachLocalResponse.PublishContextEntry
-	nil,                         // 15: csiemu.link.v1.Hello.TopologyEntry
+	(*AuthorizeRequest)(nil),    // 6: csiemu.link.v1.AuthorizeRequest
+	(*AuthorizeResponse)(nil),   // 7: csiemu.link.v1.AuthorizeResponse
+	(*FromNode)(nil),            // 8: csiemu.link.v1.FromNode
+	(*FromArray)(nil),           // 9: csiemu.link.v1.FromArray
+	(*Hello)(nil),               // 10: csiemu.link.v1.Hello
+	(*Welcome)(nil),             // 11: csiemu.link.v1.Welcome
+	(*Hold)(nil),                // 12: csiemu.link.v1.Hold
+	(*Release)(nil),             // 13: csiemu.link.v1.Release
+	(*Ping)(nil),                // 14: csiemu.link.v1.Ping
+	(*Answer)(nil),              // 15: csiemu.link.v1.Answer
+	nil,                         // 16: csiemu.link.v1.AttachLocalResponse.PublishContextEntry
+	nil,                         // 17: csiemu.link.v1.AuthorizeRequest.DigestsEntry
+	nil,                         // 18: csiemu.link.v1.Hello.TopologyEntry
 }
 var file_link_proto_depIdxs = []int32{
-	14, // 0: csiemu.link.v1.AttachLocalResponse.publish_context:type_name -> csiemu.link.v1.AttachLocalResponse.PublishContextEntry
-	8,  // 1: csiemu.link.v1.FromNode.hello:type_name -> csiemu.link.v1.Hello
-	13, // 2: csiemu.link.v1.FromNode.answer:type_name -> csiemu.link.v1.Answer
-	9,  // 3: csiemu.link.v1.FromArray.welcome:type_name -> csiemu.link.v1.Welcome
-	10, // 4: csiemu.link.v1.FromArray.hold:type_name -> csiemu.link.v1.Hold
-	11, // 5: csiemu.link.v1.FromArray.release:type_name -> csiemu.link.v1.Release
-	12, // 6: csiemu.link.v1.FromArray.ping:type_name -> csiemu.link.v1.Ping
-	15, // 7: csiemu.link.v1.Hello.topology:type_name -> csiemu.link.v1.Hello.TopologyEntry
-	0,  // 8: csiemu.link.v1.Array.SizeOf:input_type -> csiemu.link.v1.SizeOfRequest
-	2,  // 9: csiemu.link.v1.Array.AttachLocal:input_type -> csiemu.link.v1.AttachLocalRequest
-	4,  // 10: csiemu.link.v1.Array.DetachLocal:input_type -> csiemu.link.v1.DetachLocalRequest
-	6,  // 11: csiemu.link.v1.Array.Session:input_type -> csiemu.link.v1.FromNode
-	1,  // 12: csiemu.link.v1.Array.SizeOf:output_type -> csiemu.link.v1.SizeOfResponse
-	3,  // 13: csiemu.link.v1.Array.AttachLocal:output_type -> csiemu.link.v1.AttachLocalResponse
-	5,  // 14: csiemu.link.v1.Array.DetachLocal:output_type -> csiemu.link.v1.DetachLocalResponse
-	7,  // 15: csiemu.link.v1.Array.Session:output_type -> csiemu.link.v1.FromArray
-	12, // [12:16] is the sub-list for method output_type
-	8,  // [8:12] is the sub-list for method input_type
-	8,  // [8:8] is the sub-list for extension type_name
-	8,  // [8:8] is the sub-list for extension extendee
-	0,  // [0:8] is the sub-list for field type_name
+	16, // 0: csiemu.link.v1.AttachLocalResponse.publish_context:type_name -> csiemu.link.v1.AttachLocalResponse.PublishContextEntry
+	17, // 1: csiemu.link.v1.AuthorizeRequest.digests:type_name -> csiemu.link.v1.AuthorizeRequest.DigestsEntry
+	10, // 2: csiemu.link.v1.FromNode.hello:type_name -> csiemu.link.v1.Hello
+	15, // 3: csiemu.link.v1.FromNode.answer:type_name -> csiemu.link.v1.Answer
+	11, // 4: csiemu.link.v1.FromArray.welcome:type_name -> csiemu.link.v1.Welcome
+	12, // 5: csiemu.link.v1.FromArray.hold:type_name -> csiemu.link.v1.Hold
+	13, // 6: csiemu.link.v1.FromArray.release:type_name -> csiemu.link.v1.Release
+	14, // 7: csiemu.link.v1.FromArray.ping:type_name -> csiemu.link.v1.Ping
+	18, // 8: csiemu.link.v1.Hello.topology:type_name -> csiemu.link.v1.Hello.TopologyEntry
+	0,  // 9: csiemu.link.v1.Array.SizeOf:input_type -> csiemu.link.v1.SizeOfRequest
+	2,  // 10: csiemu.link.v1.Array.AttachLocal:input_type -> csiemu.link.v1.AttachLocalRequest
+	4,  // 11: csiemu.link.v1.Array.DetachLocal:input_type -> csiemu.link.v1.DetachLocalRequest
+	6,  // 12: csiemu.link.v1.Array.Authorize:input_type -> csiemu.link.v1.AuthorizeRequest
+	8,  // 13: csiemu.link.v1.Array.Session:input_type -> csiemu.link.v1.FromNode
+	1,  // 14: csiemu.link.v1.Array.SizeOf:output_type -> csiemu.link.v1.SizeOfResponse
+	3,  // 15: csiemu.link.v1.Array.AttachLocal:output_type -> csiemu.link.v1.AttachLocalResponse
+	5,  // 16: csiemu.link.v1.Array.DetachLocal:output_type -> csiemu.link.v1.DetachLocalResponse
+	7,  // 17: csiemu.link.v1.Array.Authorize:output_type -> csiemu.link.v1.AuthorizeResponse
+	9,  // 18: csiemu.link.v1.Array.Session:output_type -> csiemu.link.v1.FromArray
+	14, // [14:19] is the sub-list for method output_type
+	9,  // [9:14] is the sub-list for method input_type
+	9,  // [9:9] is the sub-list for extension type_name
+	9,  // [9:9] is the sub-list for extension extendee
+	0,  // [0:9] is the sub-list for field type_name
 }
 
 func init() { file_link_proto_init() }
@@ -920,11 +1043,11 @@ func file_link_proto_init() {
 	if File_link_proto != nil {
 		return
 	}
-	file_link_proto_msgTypes[6].OneofWrappers = []any{
+	file_link_proto_msgTypes[8].OneofWrappers = []any{
 		(*FromNode_Hello)(nil),
 		(*FromNode_Answer)(nil),
 	}
-	file_link_proto_msgTypes[7].OneofWrappers = []any{
+	file_link_proto_msgTypes[9].OneofWrappers = []any{
 		(*FromArray_Welcome)(nil),
 		(*FromArray_Hold)(nil),
 		(*FromArray_Release)(nil),
@@ -936,7 +1059,7 @@ func file_link_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_link_proto_rawDesc), len(file_link_proto_rawDesc)),
 			NumEnums:      0,
-			NumMessages:   16,
+			NumMessages:   19,
 			NumExtensions: 0,
 			NumServices:   1,
 		},

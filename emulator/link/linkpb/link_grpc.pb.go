@@ -26,6 +26,7 @@ const (
 	Array_SizeOf_FullMethodName      = "/csiemu.link.v1.Array/SizeOf"
 	Array_AttachLocal_FullMethodName = "/csiemu.link.v1.Array/AttachLocal"
 	Array_DetachLocal_FullMethodName = "/csiemu.link.v1.Array/DetachLocal"
+	Array_Authorize_FullMethodName   = "/csiemu.link.v1.Array/Authorize"
 	Array_Session_FullMethodName     = "/csiemu.link.v1.Array/Session"
 )
 
@@ -42,6 +43,9 @@ type ArrayClient interface {
 	AttachLocal(ctx context.Context, in *AttachLocalRequest, opts ...grpc.CallOption) (*AttachLocalResponse, error)
 	// DetachLocal undoes AttachLocal.
 	DetachLocal(ctx context.Context, in *DetachLocalRequest, opts ...grpc.CallOption) (*DetachLocalResponse, error)
+	// Authorize answers UNAUTHENTICATED where the class of a volume demands
+	// secrets for a call and those that came with it are others.
+	Authorize(ctx context.Context, in *AuthorizeRequest, opts ...grpc.CallOption) (*AuthorizeResponse, error)
 	// Session lasts as long as a node is connected. The node says hello first;
 	// the array says welcome, or ends the stream with ALREADY_EXISTS while
 	// another process is connected as this node. Then the array asks and the node
@@ -87,6 +91,16 @@ func (c *arrayClient) DetachLocal(ctx context.Context, in *DetachLocalRequest, o
 	return out, nil
 }
 
+func (c *arrayClient) Authorize(ctx context.Context, in *AuthorizeRequest, opts ...grpc.CallOption) (*AuthorizeResponse, error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	out := new(AuthorizeResponse)
+	err := c.cc.Invoke(ctx, Array_Authorize_FullMethodName, in, out, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
 func (c *arrayClient) Session(ctx context.Context, opts ...grpc.CallOption) (grpc.BidiStreamingClient[FromNode, FromArray], error) {
 	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
 	stream, err := c.cc.NewStream(ctx, &Array_ServiceDesc.Streams[0], Array_Session_FullMethodName, cOpts...)
@@ -113,6 +127,9 @@ type ArrayServer interface {
 	AttachLocal(context.Context, *AttachLocalRequest) (*AttachLocalResponse, error)
 	// DetachLocal undoes AttachLocal.
 	DetachLocal(context.Context, *DetachLocalRequest) (*DetachLocalResponse, error)
+	// Authorize answers UNAUTHENTICATED where the class of a volume demands
+	// secrets for a call and those that came with it are others.
+	Authorize(context.Context, *AuthorizeRequest) (*AuthorizeResponse, error)
 	// Session lasts as long as a node is connected. The node says hello first;
 	// the array says welcome, or ends the stream with ALREADY_EXISTS while
 	// another process is connected as this node. Then the array asks and the node
@@ -136,6 +153,9 @@ func (UnimplementedArrayServer) AttachLocal(context.Context, *AttachLocalRequest
 }
 func (UnimplementedArrayServer) DetachLocal(context.Context, *DetachLocalRequest) (*DetachLocalResponse, error) {
 	return nil, status.Error(codes.Unimplemented, "method DetachLocal not implemented")
+}
+func (UnimplementedArrayServer) Authorize(context.Context, *AuthorizeRequest) (*AuthorizeResponse, error) {
+	return nil, status.Error(codes.Unimplemented, "method Authorize not implemented")
 }
 func (UnimplementedArrayServer) Session(grpc.BidiStreamingServer[FromNode, FromArray]) error {
 	return status.Error(codes.Unimplemented, "method Session not implemented")
@@ -215,6 +235,24 @@ func _Array_DetachLocal_Handler(srv interface{}, ctx context.Context, dec func(i
 	return interceptor(ctx, in, info, handler)
 }
 
+func _Array_Authorize_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
+	in := new(AuthorizeRequest)
+	if err := dec(in); err != nil {
+		return nil, err
+	}
+	if interceptor == nil {
+		return srv.(ArrayServer).Authorize(ctx, in)
+	}
+	info := &grpc.UnaryServerInfo{
+		Server:     srv,
+		FullMethod: Array_Authorize_FullMethodName,
+	}
+	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
+		return srv.(ArrayServer).Authorize(ctx, req.(*AuthorizeRequest))
+	}
+	return interceptor(ctx, in, info, handler)
+}
+
 func _Array_Session_Handler(srv interface{}, stream grpc.ServerStream) error {
 	return srv.(ArrayServer).Session(&grpc.GenericServerStream[FromNode, FromArray]{ServerStream: stream})
 }
@@ -240,6 +278,10 @@ var Array_ServiceDesc = grpc.ServiceDesc{
 		{
 			MethodName: "DetachLocal",
 			Handler:    _Array_DetachLocal_Handler,
+		},
+		{
+			MethodName: "Authorize",
+			Handler:    _Array_Authorize_Handler,
 		},
 	},
 	Streams: []grpc.StreamDesc{

@@ -49,6 +49,7 @@ func (w *walk) held(ctx context.Context, do func() error) (how string, took time
 		if err := w.withdraw(ctx); err != nil {
 			return "", 0, err
 		}
+		w.atCut = w.flushed
 		began := time.Now()
 		if err := do(); err != nil {
 			return "", 0, err
@@ -62,7 +63,7 @@ func (w *walk) held(ctx context.Context, do func() error) (how string, took time
 	case frozen:
 		how = "while a writer writes"
 	}
-	if w.flushed, _, err = w.writer.state(); err != nil {
+	if w.atCut, _, err = w.writer.state(); err != nil {
 		return "", 0, err
 	}
 	began := time.Now()
@@ -160,14 +161,14 @@ func (w *walk) compareCopy(ctx context.Context, v *volume, name, how string, byt
 		w.out.step(name, size(bytes)+" without data, on "+v.client.nodeID, "", took)
 		return v.remove(ctx)
 	}
-	newest, err := checkLog(v.log(), w.flushed)
+	newest, err := checkLog(v.log(), w.atCut)
 	if err != nil {
 		return err
 	}
 	if err := w.same(ctx, v, name, size(bytes)+" on "+v.client.nodeID+how, took); err != nil {
 		return err
 	}
-	w.out.note("the writer's log is whole up to record %d; %d were flushed before", newest, w.flushed)
+	w.out.note("the writer's log is whole up to record %d; %d were flushed before", newest, w.atCut)
 	return v.remove(ctx)
 }
 

@@ -24,7 +24,8 @@ type walk struct {
 	compared int
 	writer   *writer
 	ended    *entry // ends the writer
-	flushed  uint64 // records of the writer before the last copy was asked for
+	flushed  uint64 // records of the writer when it was last ended
+	atCut    uint64 // records of the writer before the last copy was asked for
 	bytes    int64  // size since the expansion
 	snapshot *csi.Snapshot
 	uncut    *entry // deletes the snapshot

@@ -1,0 +1,122 @@
+//go:build linux
+
+package loop
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"sync"
+
+	"github.com/csiemu/csiemu/backends"
+	"github.com/csiemu/csiemu/internal/fusefile"
+)
+
+// Shape notes how slow v is to be, then tells its holder. One request counts as
+// one operation up to fusefile.MaxIOBytes, and delays are exact to about a
+// millisecond. backends.ErrPrecondition is returned for a volume that is not
+// breakable, backends.ErrInvalid for negative numbers.
+func (b *Backend) Shape(ctx context.Context, v backends.Volume, s backends.Shaping) error {
+	if err := b.shape(ctx, v, s); err != nil {
+		return fmt.Errorf("shape volume %s: %w", v.ID, err)
+	}
+	return nil
+}
+
+func (b *Backend) shape(ctx context.Context, v backends.Volume, s backends.Shaping) error {
+	if err := requireBreakable(v); err != nil {
+		return err
+	}
+	if err := (fusefile.Behaviour{Shape: s}).Check(); err != nil {
+		return err
+	}
+	dir := breakableDir(v)
+	if err := os.Mkdir(dir, 0o700); err != nil && !errors.Is(err, fs.ErrExist) {
+		return err
+	}
+	if err := writeNote(dir, shapeName, s, b.o.Sync); err != nil {
+		return err
+	}
+	st, err := fusefile.Ask(ctx, dir)
+	if errors.Is(err, fusefile.ErrNotServing) {
+		return nil // from the next Attach on
+	}
+	if err != nil {
+		return fmt.Errorf("%w: %w", err, backends.ErrUnavailable)
+	}
+	return reshape(ctx, dir, st.Behaviour, s)
+}
+
+func requireBreakable(v backends.Volume) error {
+	if !v.Breakable {
+		return fmt.Errorf("its I/O passes no process of csiemu; create it with the parameter breakable=true: %w", backends.ErrPrecondition)
+	}
+	return nil
+}
+
+// reshape gives the holder of dir, which behaves so, another shape.
+func reshape(ctx context.Context, dir string, have fusefile.Behaviour, want backends.Shaping) error {
+	if have.Shape == want {
+		return nil
+	}
+	have.Shape = want
+	return fusefile.Behave(ctx, dir, have)
+}
+
+// Pause holds the writes to the device of v, after it was flushed.
+func (b *Backend) Pause(ctx context.Context, v backends.Volume) (func() error, error) {
+	release, err := b.pause(ctx, v)
+	if err != nil {
+		return nil, fmt.Errorf("pause volume %s: %w", v.ID, err)
+	}
+	return release, nil
+}
+
+func (b *Backend) pause(ctx context.Context, v backends.Volume) (func() error, error) {
+	if err := requireBreakable(v); err != nil {
+		return nil, err
+	}
+	if err := ctx.Err(); err != nil {
+		return nil, err
+	}
+	d := b.attached(v.ID)
+	if d == nil {
+		return func() error { return nil }, nil
+	}
+	// What was written through the page cache of the device was told to be
+	// written, too.
+	if err := d.Flush(); err != nil {
+		return nil, fmt.Errorf("flush device %s: %w", d.Path(), err)
+	}
+	p, err := fusefile.PauseWrites(ctx, breakableDir(v), backends.HoldLimit)
+	if err != nil {
+		return nil, fmt.Errorf("%w: %w", err, backends.ErrUnavailable)
+	}
+	b.countPause(v.ID, 1)
+	counted := sync.OnceFunc(func() { b.countPause(v.ID, -1) })
+	return func() error {
+		counted()
+		if err := p.Resume(); err != nil {
+			return fmt.Errorf("release volume %s: %w", v.ID, err)
+		}
+		return nil
+	}, nil
+}
+
+func (b *Backend) countPause(volumeID string, n int) {
+	d := b.of(volumeID)
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	d.paused += n
+}
+
+// isPaused says whether writes to a volume are held by this process. Its device
+// was flushed then, and a flush would wait.
+func (b *Backend) isPaused(volumeID string) bool {
+	d := b.of(volumeID)
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return d.paused > 0
+}

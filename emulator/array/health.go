@@ -1,0 +1,78 @@
+package array
+
+import (
+	"context"
+	"fmt"
+
+	"github.com/csiemu/csiemu/backends"
+)
+
+// checkConditions returns backends.ErrInvalid for conditions that no volume can
+// have.
+func checkConditions(all []backends.Condition) error {
+	return backends.CheckConditions(all, backends.Degraded, backends.Inaccessible, backends.DataLoss)
+}
+
+// SetHealth says what is wrong with a volume, in place of what was said before;
+// nothing makes it healthy, as far as its backend sees no fault. It is recorded.
+func (a *Array) SetHealth(ctx context.Context, id string, conditions []backends.Condition) error {
+	if err := checkConditions(conditions); err != nil {
+		return fmt.Errorf("set the health of volume %s: %w", id, err)
+	}
+	unlock, err := a.lock(ctx, id)
+	if err != nil {
+		return fmt.Errorf("set the health of volume %s: %w", id, err)
+	}
+	defer unlock()
+	v, err := a.Volume(id)
+	if err != nil {
+		return fmt.Errorf("set the health: %w", err)
+	}
+	next := v.clone()
+	next.Health = conditions
+	return a.put(ctx, next)
+}
+
+// Health is what is wrong with a volume: what its backend sees, and what was said
+// by SetHealth or the mutable parameter. A healthy volume has no conditions.
+func (a *Array) Health(ctx context.Context, v *Volume) ([]backends.Condition, error) {
+	b, ok := a.backend.(backends.HealthBackend)
+	if !ok {
+		return v.Health, nil
+	}
+	seen, err := b.Health(ctx, a.bytesOf(v))
+	if err != nil {
+		return nil, fmt.Errorf("look at the health of volume %s: %w", v.ID, err)
+	}
+	return backends.Conditions(v.Health, seen), nil
+}
+
+// Sick is a volume that is not healthy, with what is wrong with it.
+type Sick struct {
+	*Volume
+	Conditions []backends.Condition
+}
+
+// ListHealth is List for volumes that are not healthy.
+func (a *Array) ListHealth(ctx context.Context, token string, limit int) (sick []Sick, next string, err error) {
+	volumes, _, err := a.volumes.page(token, 0, func(*Volume) bool { return true })
+	if err != nil {
+		return nil, "", err
+	}
+	for _, v := range volumes {
+		if err := ctx.Err(); err != nil {
+			return nil, "", err
+		}
+		wrong, err := a.Health(ctx, v)
+		switch {
+		case err != nil:
+			return nil, "", err
+		case len(wrong) == 0:
+			continue
+		case limit > 0 && len(sick) == limit:
+			return sick, tokenAfter(sick[limit-1].Volume), nil
+		}
+		sick = append(sick, Sick{v, wrong})
+	}
+	return sick, "", nil
+}

@@ -1,0 +1,167 @@
+package array
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"math"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/dustin/go-humanize"
+
+	"github.com/csiemu/csiemu/backends"
+	"github.com/csiemu/csiemu/internal/undo"
+)
+
+// The mutable parameters of volumes: ControllerModifyVolume, and a
+// VolumeAttributesClass, set them.
+const (
+	// IOPSParameter limits reads and writes a second; 0 ends the limit.
+	IOPSParameter = "iops"
+	// ThroughputParameter limits the bytes read and written a second, with an
+	// optional unit as in 10Mi; 0 ends the limit.
+	ThroughputParameter = "throughput"
+	// LatencyParameter is added to each read and write, as in 5ms.
+	LatencyParameter = "latency"
+	// HealthParameter says what is wrong with the volume, as STATUS:Reason or
+	// STATUS:Reason:message; more than one with semicolons between them. Empty
+	// ends it.
+	HealthParameter = "health"
+)
+
+// mutable is what mutable parameters mean.
+type mutable struct {
+	shaping backends.Shaping
+	// shapes is true if the parameters say anything of the I/O.
+	shapes bool
+	health []backends.Condition
+}
+
+// parseMutable reads mutable parameters: backends.ErrInvalid for a key or value
+// that has no meaning.
+func parseMutable(parameters map[string]string) (m mutable, err error) {
+	for key, value := range parameters {
+		switch key {
+		case IOPSParameter:
+			m.shapes = true
+			m.shaping.IOPS, err = strconv.ParseInt(value, 10, 64)
+			if m.shaping.IOPS < 0 {
+				err = errors.New("it is negative")
+			}
+		case ThroughputParameter:
+			m.shapes = true
+			m.shaping.BytesPerSecond, err = parseBytes(value)
+		case LatencyParameter:
+			m.shapes = true
+			m.shaping.Latency, err = time.ParseDuration(value)
+			if m.shaping.Latency < 0 || m.shaping.Latency > time.Minute {
+				err = errors.New("it is not between 0 and 1m")
+			}
+		case HealthParameter:
+			m.health, err = parseHealth(value)
+		default:
+			err = fmt.Errorf("it is not known, only %q", []string{IOPSParameter, ThroughputParameter, LatencyParameter, HealthParameter})
+		}
+		if err != nil {
+			return mutable{}, fmt.Errorf("mutable parameter %q: %w: %w", key, err, backends.ErrInvalid)
+		}
+	}
+	return m, nil
+}
+
+func parseBytes(text string) (int64, error) {
+	n, err := humanize.ParseBytes(text)
+	if err == nil && n > math.MaxInt64 {
+		err = errors.New("it is too large")
+	}
+	return int64(n), err
+}
+
+func parseHealth(text string) ([]backends.Condition, error) {
+	var all []backends.Condition
+	for part := range strings.SplitSeq(text, ";") {
+		if strings.TrimSpace(part) == "" {
+			continue
+		}
+		status, rest, _ := strings.Cut(part, ":")
+		reason, message, _ := strings.Cut(rest, ":")
+		all = append(all, backends.Condition{
+			Status: backends.HealthStatus(strings.TrimSpace(status)), Reason: strings.TrimSpace(reason), Message: strings.TrimSpace(message),
+		})
+	}
+	return all, checkConditions(all)
+}
+
+// checkMutable refuses parameters that a volume with this layout cannot have.
+func (a *Array) checkMutable(m mutable, layout backends.Layout) error {
+	if _, ok := a.backend.(backends.BreakableBackend); m.shapes && (!ok || !layout.Breakable) {
+		return fmt.Errorf("only the I/O of a breakable volume can be shaped, which this one is not: its class needs the parameter breakable (backend loop): %w", backends.ErrInvalid)
+	}
+	return nil
+}
+
+// shape applies what mutable parameters say of the I/O of a volume.
+func (a *Array) shape(ctx context.Context, v *Volume) error {
+	b, ok := a.backend.(backends.BreakableBackend)
+	if !ok || !v.Layout.Breakable {
+		return nil
+	}
+	m, err := parseMutable(v.Mutable)
+	if err == nil && m.shapes {
+		err = b.Shape(ctx, a.bytesOf(v), m.shaping)
+	}
+	if err != nil {
+		return fmt.Errorf("shape the I/O of volume %s: %w", v.ID, err)
+	}
+	return nil
+}
+
+// Modify changes mutable parameters of a volume. Those that are not named stay as
+// they are. After an error nothing is changed; backends.ErrInvalid is returned
+// for a parameter that is not known or that the volume cannot have.
+func (a *Array) Modify(ctx context.Context, id string, parameters map[string]string) error {
+	v, err := a.Volume(id)
+	if err != nil {
+		return fmt.Errorf("modify: %w", err)
+	}
+	m, err := parseMutable(parameters)
+	if err == nil {
+		err = a.checkMutable(m, v.Layout)
+	}
+	if err != nil {
+		return fmt.Errorf("modify volume %s: %w", id, err)
+	}
+	next := v.clone()
+	if next.Mutable == nil {
+		next.Mutable = map[string]string{}
+	}
+	maps.Copy(next.Mutable, parameters)
+	if _, told := parameters[HealthParameter]; told {
+		next.Health = m.health
+	}
+	if err := a.put(ctx, next); err != nil {
+		return fmt.Errorf("modify: %w", err)
+	}
+	if err := a.shape(ctx, next); err != nil {
+		return errors.Join(fmt.Errorf("modify: %w", err), undo.Run(ctx, func(ctx context.Context) error {
+			return errors.Join(a.put(ctx, v), a.unshape(ctx, v))
+		}))
+	}
+	return nil
+}
+
+// unshape gives a volume the shape back that its record tells, none included.
+func (a *Array) unshape(ctx context.Context, v *Volume) error {
+	b, ok := a.backend.(backends.BreakableBackend)
+	if !ok || !v.Layout.Breakable {
+		return nil
+	}
+	m, err := parseMutable(v.Mutable)
+	if err != nil {
+		return err
+	}
+	return b.Shape(ctx, a.bytesOf(v), m.shaping)
+}
