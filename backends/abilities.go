@@ -55,3 +55,44 @@ type Held struct {
 type Reopener interface {
 	Reopen(ctx context.Context, volumes []Held, snapshots []Snapshot, report func(volumeID string, err error)) error
 }
+
+// VolumeFault is something that is wrong with the bytes of a volume.
+type VolumeFault struct {
+	// Kind is what it is.
+	Kind FaultKind
+	// Reads and Writes say which I/O it concerns, for FaultEIO.
+	Reads, Writes bool
+	// Offset and Length are the range in bytes that it concerns; a Length of 0 is
+	// everything from Offset on.
+	Offset, Length int64
+	// Latency is what each read and write takes longer, for FaultSlow.
+	Latency time.Duration
+}
+
+// FaultKind is a kind of VolumeFault.
+type FaultKind string
+
+const (
+	// FaultEIO fails I/O with EIO.
+	FaultEIO FaultKind = "eio"
+	// FaultReadOnly fails all writes, so that a file system turns itself
+	// read-only under its writers.
+	FaultReadOnly FaultKind = "readonly"
+	// FaultFull fails writes to the range with ENOSPC.
+	FaultFull FaultKind = "full"
+	// FaultSlow delays I/O.
+	FaultSlow FaultKind = "slow"
+	// FaultGone takes the device away from its users.
+	FaultGone FaultKind = "gone"
+	// FaultCorrupt changes what is read from the range; what is stored stays.
+	FaultCorrupt FaultKind = "corrupt"
+)
+
+// FaultBackend is a backend that can break the bytes of a volume under its users.
+type FaultBackend interface {
+	// Break makes v suffer from exactly these faults; none heals it. It returns
+	// the mechanism that it used for each. ErrPrecondition says what a volume of
+	// this kind cannot do, and nothing is changed then. Faults end with Detach
+	// and Delete, and are given again by the caller after Attach.
+	Break(ctx context.Context, v Volume, faults []VolumeFault) (mechanisms []string, err error)
+}

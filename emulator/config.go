@@ -6,9 +6,11 @@ import (
 	"fmt"
 	"log/slog"
 	"os"
+	"time"
 
 	"github.com/csiemu/csiemu/backends"
 	"github.com/csiemu/csiemu/emulator/rpc"
+	"github.com/csiemu/csiemu/journal"
 )
 
 // Services says which half of the driver an emulator is.
@@ -57,8 +59,21 @@ type Config struct {
 	// under way, as many drivers do.
 	StrictLocks bool
 	// Strict refuses what the specification forbids but a caller may be
-	// forgiven for: maps and lists past their limit.
+	// forgiven for: maps and lists past their limit, and with CheckCaller calls
+	// that break the volume lifecycle.
 	Strict bool
+	// Journal keeps the calls; nil means one of journal.DefaultCapacity.
+	Journal *journal.Journal
+	// CheckCaller has a lifecycle.Checker look at every call. What it finds is
+	// in the journal and in the log.
+	CheckCaller bool
+	// MinBackoff is lifecycle.Options.MinBackoff.
+	MinBackoff time.Duration
+	// Seed is that of the percentages of faults.
+	Seed uint64
+	// Crash ends the process for the fault crash; nil means as kill -9 does. If
+	// it returns, the call goes on.
+	Crash func(step string)
 	// Log receives one line a call and what start-up found; nil is silent.
 	Log *slog.Logger
 }
@@ -100,6 +115,12 @@ func (c Config) withDefaults() (Config, error) {
 	}
 	if c.Log == nil {
 		c.Log = slog.New(slog.DiscardHandler)
+	}
+	if c.Journal == nil {
+		c.Journal = journal.New(journal.Options{})
+	}
+	if c.Crash == nil {
+		c.Crash = crashNow
 	}
 	if len(c.Pools) == 0 {
 		c.Pools = map[string]int64{DefaultPool: DefaultPoolBytes}

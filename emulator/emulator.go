@@ -17,7 +17,10 @@ import (
 	"github.com/csiemu/csiemu/emulator/array"
 	"github.com/csiemu/csiemu/emulator/link"
 	"github.com/csiemu/csiemu/emulator/rpc"
+	"github.com/csiemu/csiemu/fault"
 	"github.com/csiemu/csiemu/internal/record"
+	"github.com/csiemu/csiemu/journal"
+	"github.com/csiemu/csiemu/lifecycle"
 )
 
 // Emulator is a running storage system: an array, its nodes, or both. It is
@@ -30,6 +33,13 @@ type Emulator struct {
 	array   *array.Array
 	nodes   []*nodeServer
 	links   *link.Server
+	// journal, faults and checker see the calls; checker is nil where it is off.
+	journal *journal.Journal
+	faults  *fault.Injector
+	checker *lifecycle.Checker
+	unready unready
+	broken  broken
+	crash   func(step string)
 	// background ends with cancel; close runs what New acquired, last first.
 	background sync.WaitGroup
 	cancel     context.CancelFunc
@@ -59,6 +69,14 @@ func (e *Emulator) open(ctx, background context.Context, c Config) error {
 		return err
 	}
 	e.profile, e.log = e.config.Profile, e.config.Log
+	e.journal, e.crash = e.config.Journal, e.config.Crash
+	e.faults = fault.NewInjector(fault.Options{Seed: e.config.Seed})
+	if e.config.CheckCaller {
+		e.checker = lifecycle.New(lifecycle.Options{
+			Attaches: e.profile.attaches(), Stages: e.profile.stages(), MinBackoff: e.config.MinBackoff,
+			Online: slices.Contains(e.profile.Expansion, csi.PluginCapability_VolumeExpansion_ONLINE),
+		})
+	}
 	if e.config.Services != NodeService {
 		if err := e.openArray(ctx, background); err != nil {
 			return err
@@ -98,6 +116,8 @@ func (e *Emulator) openArray(ctx, background context.Context) error {
 	if err != nil {
 		return err
 	}
+	// Faults end with the emulator, its volumes don't.
+	e.undo = append(e.undo, func() error { return e.ClearFaults(context.WithoutCancel(ctx)) })
 	if e.config.Link.Listen == "" {
 		return nil
 	}
@@ -114,6 +134,18 @@ func (e *Emulator) openStore(dir string) (record.Store, error) {
 		return nil, err
 	}
 	return store, nil
+}
+
+// Journal is the record of the calls.
+func (e *Emulator) Journal() *journal.Journal { return e.journal }
+
+// Findings are what the checker of the caller has found lately; none without
+// Config.CheckCaller.
+func (e *Emulator) Findings() []lifecycle.Finding {
+	if e.checker == nil {
+		return nil
+	}
+	return e.checker.Findings()
 }
 
 // Hold reaches a node of this process or one that is connected: see
@@ -143,7 +175,7 @@ func (e *Emulator) Register(nodeName string, s grpc.ServiceRegistrar) error {
 	}
 	o := rpc.Options{
 		Log: e.log, Strict: e.config.Strict, StrictLocks: e.config.StrictLocks, Enabled: e.profile.enabled, Locks: e.locks,
-		Checked: []rpc.Step{e.authorize},
+		Around: []rpc.Step{e.observe, e.breakAgain}, Checked: []rpc.Step{e.supervise, e.inject, e.authorize},
 		Finding: func(ctx context.Context, f rpc.Finding) {
 			e.log.WarnContext(ctx, "a request breaks a limit of the specification", "what", f.String())
 		},

@@ -171,7 +171,7 @@ func resume(t *testing.T, m metadata, q query, random *rand.Rand) {
 	whole := m.all(t, q)
 	require.NotEmpty(t, whole.blocks)
 	offsets := []int64{1, block - 1, block, whole.size - 1, whole.size}
-	for range 10 {
+	for range 4 {
 		e := whole.blocks[random.IntN(len(whole.blocks))]
 		offsets = append(offsets, e.Offset, e.Offset+e.Length, e.Offset+random.Int64N(e.Length), random.Int64N(whole.size))
 	}
@@ -192,8 +192,9 @@ func TestMetadataOfASnapshotThatIsDeleted(t *testing.T) {
 		v.up()
 		f, err := os.OpenFile(v.target, os.O_WRONLY, 0)
 		require.NoError(t, err)
+		data := bytes.Repeat([]byte("data"), block/4)
 		for offset := int64(0); offset < size; offset += 2 * block {
-			_, err := f.WriteAt([]byte("data"), offset)
+			_, err := f.WriteAt(data, offset)
 			require.NoError(t, err)
 		}
 		require.NoError(t, f.Sync())
@@ -204,10 +205,10 @@ func TestMetadataOfASnapshotThatIsDeleted(t *testing.T) {
 		queries := []query{{target: full, most: 1}, {delta: true, base: empty, target: full, most: 1}}
 		answers := make([]answer, len(queries))
 		rest := make([]func() (part, error), len(queries))
-		var want []answer
+		want := make([][]backends.Extent, len(queries))
 		for i, q := range queries {
-			want = append(want, m.all(t, q))
-			require.Len(t, want[i].blocks, size/(2*block))
+			want[i] = m.all(t, query{delta: q.delta, base: q.base, target: q.target}).blocks
+			require.Len(t, want[i], size/(2*block))
 			rest[i], err = m.open(t.Context(), q)
 			require.NoError(t, err)
 			p, err := rest[i]()
@@ -221,7 +222,7 @@ func TestMetadataOfASnapshotThatIsDeleted(t *testing.T) {
 		v.delete()
 		for i, q := range queries {
 			require.NoError(t, answers[i].drain(t, q, rest[i]))
-			require.Equal(t, want[i], answers[i])
+			require.Equal(t, want[i], answers[i].blocks)
 		}
 	})
 }

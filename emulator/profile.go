@@ -87,8 +87,7 @@ func DefaultProfile(backend string) *Profile {
 			csi.GroupControllerServiceCapability_RPC_CREATE_DELETE_GET_VOLUME_GROUP_SNAPSHOT,
 		},
 	}
-	if backend != "memory" {
-		// Of a tmpfs, only raw block volumes have blocks.
+	if backend == "loop" || backend == "tmpfs" { // of tmpfs, raw block volumes only
 		p.Plugin = append(p.Plugin, csi.PluginCapability_Service_SNAPSHOT_METADATA_SERVICE)
 	}
 	if backend == "tmpfs" {

@@ -26,8 +26,8 @@ func rightSecrets() map[string]string { return map[string]string{"token": theSec
 func demanding() map[string]string {
 	sum := sha256.Sum256([]byte(theSecret))
 	return map[string]string{
-		"secretSHA256": hex.EncodeToString(sum[:]),
-		"secretsFor": "CreateVolume,DeleteVolume,ControllerPublishVolume,ControllerUnpublishVolume,ValidateVolumeCapabilities," +
+		"authSHA256": hex.EncodeToString(sum[:]),
+		"authFor": "CreateVolume,DeleteVolume,ControllerPublishVolume,ControllerUnpublishVolume,ValidateVolumeCapabilities," +
 			"ControllerExpandVolume,ControllerModifyVolume,ControllerGetVolumeHealth,CreateSnapshot,DeleteSnapshot,GetSnapshot," +
 			"CreateVolumeGroupSnapshot,GetVolumeGroupSnapshot,DeleteVolumeGroupSnapshot,NodeStageVolume,NodePublishVolume,NodeExpandVolume",
 	}
@@ -173,10 +173,10 @@ func TestDemandForSecretsThatMakesNoSense(t *testing.T) {
 	t.Parallel()
 	d := inMemory(t)
 	for name, parameters := range map[string]map[string]string{
-		"an RPC without a volume": {"secretsFor": "ListVolumes"},
-		"an unknown RPC":          {"secretsFor": "Frobnicate"},
-		"a digest that is none":   {"secretsFor": "CreateVolume", "secretSHA256": "abc"},
-		"a digest for no RPC":     {"secretSHA256": "abc"},
+		"an RPC without a volume": {"authFor": "ListVolumes"},
+		"an unknown RPC":          {"authFor": "Frobnicate"},
+		"a digest that is none":   {"authFor": "CreateVolume", "authSHA256": "abc"},
+		"a digest for no RPC":     {"authSHA256": "abc"},
 	} {
 		_, err := d.CreateVolume(t.Context(), &csi.CreateVolumeRequest{
 			Name: "v", VolumeCapabilities: []*csi.VolumeCapability{mountCapability("")}, Parameters: parameters, Secrets: rightSecrets(),

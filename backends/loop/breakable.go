@@ -14,6 +14,7 @@ import (
 	"github.com/csiemu/csiemu/internal/imagefile"
 	"github.com/csiemu/csiemu/internal/kernel"
 	"github.com/csiemu/csiemu/internal/loopdev"
+	"github.com/csiemu/csiemu/internal/step"
 	"github.com/csiemu/csiemu/internal/undo"
 )
 
@@ -77,7 +78,10 @@ func (b *Backend) attachServed(ctx context.Context, v backends.Volume, a backend
 	}
 	// It comes first, as it alone tells that the device is ours.
 	note := binding{Name: a.ID, Dev: bound.serving.file.Dev, Inode: bound.serving.file.Inode}
-	if err := writeNote(bound.serving.dir, bindingName, note, false); err != nil {
+	if err := writeNote(ctx, bound.serving.dir, bindingName, note, false); err != nil {
+		return nil, err
+	}
+	if err := step.Done(ctx, "loop.holder.noted"); err != nil {
 		return nil, err
 	}
 	return b.bind(ctx, v, a, bound, file)
@@ -120,7 +124,7 @@ func (b *Backend) ensureHolder(ctx context.Context, v backends.Volume, bound *bo
 	}
 	b.keepProcess(process)
 	bound.serving = &serving{dir: dir, image: id, process: process}
-	return nil
+	return step.Done(ctx, "loop.holder.started")
 }
 
 // isServed says whether a holder serves the image, as slow as it is to be. One
@@ -136,5 +140,6 @@ func (b *Backend) isServed(ctx context.Context, v backends.Volume, image imagefi
 	case ctx.Err() != nil:
 		return false, ctx.Err()
 	}
-	return false, fusefile.Stop(ctx, dir, v.ID, true)
+	// It ends when nothing uses its file any more.
+	return false, fusefile.Stop(ctx, dir, v.ID, false)
 }

@@ -10,6 +10,7 @@ import (
 	"github.com/csiemu/csiemu/backends"
 	"github.com/csiemu/csiemu/internal/fusefile"
 	"github.com/csiemu/csiemu/internal/rmtree"
+	"github.com/csiemu/csiemu/internal/step"
 )
 
 // holderPatience is how long a holder may take to end whose file nobody uses.
@@ -18,9 +19,7 @@ const holderPatience = 10 * time.Second
 // free takes the device of a volume's attachment away, and what is under it.
 func (b *Backend) free(ctx context.Context, v backends.Volume, bound *bound) error {
 	if v.Breakable {
-		// The detach writes out what is cached, and is not to wait for a holder
-		// that makes writes wait.
-		if err := fusefile.Drain(ctx, breakableDir(v)); err != nil {
+		if err := letGo(ctx, breakableDir(v)); err != nil {
 			return err
 		}
 	}
@@ -31,6 +30,16 @@ func (b *Backend) free(ctx context.Context, v backends.Volume, bound *bound) err
 		bound.device = nil
 	}
 	return b.unserve(ctx, v, bound)
+}
+
+// letGo has everything go on that waits in the holder of dir, since the detach of
+// a device writes out what is cached. A holder that does not answer is killed.
+func letGo(ctx context.Context, dir string) error {
+	err := fusefile.Drain(ctx, dir)
+	if err != nil && ctx.Err() == nil {
+		err = fusefile.Kill(ctx, dir)
+	}
+	return err
 }
 
 // unserve ends the holder of a breakable volume. Where the device is in use
@@ -50,7 +59,7 @@ func (b *Backend) unserve(ctx context.Context, v backends.Volume, bound *bound) 
 	if wait {
 		bound.serving = nil
 	}
-	return nil
+	return step.Done(ctx, "loop.holder.stopped")
 }
 
 // removeHolder removes what Attach and Shape keep in the directory of a

@@ -3,6 +3,7 @@
 package loop
 
 import (
+	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -13,6 +14,7 @@ import (
 	"github.com/csiemu/csiemu/backends"
 	"github.com/csiemu/csiemu/internal/imagefile"
 	"github.com/csiemu/csiemu/internal/loopdev"
+	"github.com/csiemu/csiemu/internal/step"
 )
 
 // The notes in the directory of a holder.
@@ -74,14 +76,22 @@ func readNote(dir, name string, value any) error {
 	return nil
 }
 
+// sweepNotes removes what a killed writeNote left in dir.
+func sweepNotes(dir string) error {
+	return errors.Join(remove(filepath.Join(dir, shapeName+".new")), remove(filepath.Join(dir, bindingName+".new")))
+}
+
 // writeNote writes a note as a whole or not at all.
-func writeNote(dir, name string, value any, sync bool) error {
+func writeNote(ctx context.Context, dir, name string, value any, sync bool) error {
 	data, err := json.Marshal(value)
 	if err != nil {
 		return err
 	}
 	path := filepath.Join(dir, name)
 	err = writeFile(path+".new", data, sync)
+	if err == nil {
+		err = step.Done(ctx, "loop.holder.noting")
+	}
 	if err == nil {
 		err = os.Rename(path+".new", path)
 	}

@@ -22,6 +22,9 @@ import (
 // attach.
 func (r *reopening) adoptServed(ctx context.Context, d *bound, v backends.Held) (string, error) {
 	dir := breakableDir(v.Volume)
+	if err := sweepNotes(dir); err != nil {
+		return "", err
+	}
 	note, err := readBinding(dir)
 	if err != nil {
 		return "", err
@@ -74,7 +77,7 @@ func (r *reopening) adoptIfServed(ctx context.Context, d *bound, v backends.Held
 
 // freeServed takes away the device that a note is about.
 func (r *reopening) freeServed(ctx context.Context, d *bound, dir string, note binding) error {
-	errs := []error{fusefile.Drain(ctx, dir)}
+	errs := []error{letGo(ctx, dir)}
 	for _, st := range r.devices[note.file()] {
 		if note.is(st) {
 			errs = append(errs, r.freeOne(ctx, d, st))

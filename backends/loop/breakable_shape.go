@@ -12,6 +12,7 @@ import (
 
 	"github.com/csiemu/csiemu/backends"
 	"github.com/csiemu/csiemu/internal/fusefile"
+	"github.com/csiemu/csiemu/internal/step"
 )
 
 // Shape notes how slow v is to be, then tells its holder. One request counts as
@@ -36,7 +37,10 @@ func (b *Backend) shape(ctx context.Context, v backends.Volume, s backends.Shapi
 	if err := os.Mkdir(dir, 0o700); err != nil && !errors.Is(err, fs.ErrExist) {
 		return err
 	}
-	if err := writeNote(dir, shapeName, s, b.o.Sync); err != nil {
+	if err := writeNote(ctx, dir, shapeName, s, b.o.Sync); err != nil {
+		return err
+	}
+	if err := step.Done(ctx, "loop.shape.noted"); err != nil {
 		return err
 	}
 	st, err := fusefile.Ask(ctx, dir)
@@ -65,7 +69,9 @@ func reshape(ctx context.Context, dir string, have fusefile.Behaviour, want back
 	return fusefile.Behave(ctx, dir, have)
 }
 
-// Pause holds the writes to the device of v, after it was flushed.
+// Pause holds the writes to the device of v, after it was flushed: that takes as
+// long as the volume's shape makes it. backends.ErrPrecondition is returned for a
+// volume that is not breakable, backends.ErrUnavailable when its holder is dead.
 func (b *Backend) Pause(ctx context.Context, v backends.Volume) (func() error, error) {
 	release, err := b.pause(ctx, v)
 	if err != nil {
@@ -94,8 +100,9 @@ func (b *Backend) pause(ctx context.Context, v backends.Volume) (func() error, e
 	if err != nil {
 		return nil, fmt.Errorf("%w: %w", err, backends.ErrUnavailable)
 	}
-	b.countPause(v.ID, 1)
-	counted := sync.OnceFunc(func() { b.countPause(v.ID, -1) })
+	bound := b.of(v.ID) // kept, as the volume may be deleted before it is released
+	b.countPause(bound, 1)
+	counted := sync.OnceFunc(func() { b.countPause(bound, -1) })
 	return func() error {
 		counted()
 		if err := p.Resume(); err != nil {
@@ -105,8 +112,7 @@ func (b *Backend) pause(ctx context.Context, v backends.Volume) (func() error, e
 	}, nil
 }
 
-func (b *Backend) countPause(volumeID string, n int) {
-	d := b.of(volumeID)
+func (b *Backend) countPause(d *bound, n int) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	d.paused += n

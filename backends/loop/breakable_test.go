@@ -223,3 +223,32 @@ func TestNothingIsLeftOfABreakableVolumeWhenTheBackendIsToLeaveNothing(t *testin
 	}, 5*time.Second, 5*time.Millisecond)
 	requireNoHolder(t, v)
 }
+
+func TestDetachDoesNotWaitForAHolderThatIsStopped(t *testing.T) {
+	t.Parallel()
+	r := newRig(t)
+	v := r.breakable(mebibyte)
+	a, _ := r.attach(v, false)
+	st, err := fusefile.Ask(t.Context(), holderDir(v))
+	require.NoError(t, err)
+	require.NoError(t, unix.Kill(st.PID, unix.SIGSTOP))
+	require.NoError(t, r.backend.Detach(t.Context(), v, a))
+	requireNoDevice(t, a.ID)
+	requireNoHolder(t, v)
+}
+
+func TestCallsOnAVolumeWhoseHolderIsDead(t *testing.T) {
+	t.Parallel()
+	r := newRig(t)
+	v := r.breakable(mebibyte)
+	r.attach(v, false)
+	require.NoError(t, fusefile.Kill(t.Context(), holderDir(v)))
+	_, err := r.backend.Pause(t.Context(), v)
+	require.ErrorIs(t, err, backends.ErrUnavailable)
+	require.NoError(t, r.backend.Shape(t.Context(), v, backends.Shaping{IOPS: 1}), "from the next Attach on")
+	_, err = r.backend.Usage(t.Context(), v)
+	require.NoError(t, err)
+	grown := v
+	grown.SizeBytes *= 2
+	require.ErrorIs(t, r.backend.Grow(t.Context(), grown), backends.ErrPrecondition)
+}

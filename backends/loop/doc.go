@@ -14,6 +14,12 @@
 // together with the device and inode of its backing file, never by a path
 // alone, which may name another file by now (hetznercloud/csi-driver#1455).
 //
+// A breakable volume has a holder while it is attached, a process that serves the
+// bytes of the image as a FUSE file (internal/fusefile); the device is bound to
+// that. What belongs to the holder is in the directory "breakable" in Volume.Dir.
+// While the writes of such a volume are held (Pause), a snapshot or clone of it is
+// one point in time, whatever writes.
+//
 // A snapshot or clone of a volume that is attached copies the image after the
 // device was flushed. It is one point in time if the file system is frozen
 // (Node.Hold), if nothing writes, or if the store shares blocks (xfs, btrfs); a

@@ -62,7 +62,10 @@ func (n *node) find(ctx context.Context, publishContext map[string]string) (*loo
 	if err != nil {
 		return nil, loopdev.Status{}, err
 	}
-	st, err := d.Status()
+	st, err := statusOf(d)
+	if errors.Is(err, loopdev.ErrNotBound) { // detached since it was found
+		return nil, loopdev.Status{}, notHere(id, publishContext[BootKey])
+	}
 	if err != nil {
 		return nil, loopdev.Status{}, err
 	}

@@ -40,7 +40,7 @@ func TestPlan(t *testing.T) {
 		"two file systems":                {request: backends.Request{Filesystem: true, FSTypes: []string{"ext4", "xfs"}}, err: backends.ErrInvalid, text: "ext4 and xfs"},
 		"thick and direct":                {request: backends.Request{Block: true, Parameters: map[string]string{"provisioning": "thick", "directIO": "true"}}, layout: backends.Layout{SizeBytes: gibibyte, Block: true, Thick: true, DirectIO: true}},
 		"the defaults by name":            {request: backends.Request{Block: true, Parameters: map[string]string{"provisioning": "thin", "directIO": "false"}}, layout: backends.Layout{SizeBytes: gibibyte, Block: true}},
-		"an unknown parameter":            {request: backends.Request{Block: true, Parameters: map[string]string{"tier": "gold"}}, err: backends.ErrInvalid, text: "known are directIO, provisioning"},
+		"an unknown parameter":            {request: backends.Request{Block: true, Parameters: map[string]string{"tier": "gold"}}, err: backends.ErrInvalid, text: "known are breakable, directIO, provisioning"},
 		"an unknown value of a parameter": {request: backends.Request{Block: true, Parameters: map[string]string{"provisioning": "fat"}}, err: backends.ErrInvalid, text: "known are thick, thin"},
 	}
 	for name, test := range tests {

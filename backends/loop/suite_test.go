@@ -3,6 +3,7 @@
 package loop_test
 
 import (
+	"maps"
 	"os"
 	"path/filepath"
 	"testing"
@@ -21,6 +22,28 @@ import (
 // and with all types of file systems.
 func TestContract(t *testing.T) {
 	t.Parallel()
+	backendtest.Run(t, contract(t, func(b *loop.Backend) backends.Backend { return b }))
+}
+
+// TestContractOfBreakableVolumes runs it over volumes that are all breakable.
+func TestContractOfBreakableVolumes(t *testing.T) {
+	t.Parallel()
+	testenv.Need(t, kernel.FUSE)
+	backendtest.Run(t, contract(t, func(b *loop.Backend) backends.Backend { return allBreakable{b} }))
+}
+
+// allBreakable is a backend whose every volume is breakable.
+type allBreakable struct{ *loop.Backend }
+
+func (b allBreakable) Plan(r backends.Request) (backends.Layout, error) {
+	parameters := map[string]string{"breakable": "true"}
+	maps.Copy(parameters, r.Parameters)
+	r.Parameters = parameters
+	return b.Backend.Plan(r)
+}
+
+func contract(t *testing.T, as func(*loop.Backend) backends.Backend) backendtest.Harness {
+	t.Helper()
 	if testing.Short() {
 		t.Skip("-short: the whole contract takes minutes on an emulated processor")
 	}
@@ -31,11 +54,11 @@ func TestContract(t *testing.T) {
 		}
 		return nil
 	}
-	backendtest.Run(t, backendtest.Harness{
+	return backendtest.Harness{
 		Open: func(tb testing.TB, store string) backends.Backend {
 			b, err := loop.New(loop.Options{Dir: store, Sync: true})
 			require.NoError(tb, err)
-			return b
+			return as(b)
 		},
 		Filesystems: []backendtest.Filesystem{
 			{Type: "ext4", Bytes: 16 * mebibyte, Lacks: lacking(backendtest.Growth, kernel.SysResource)},
@@ -48,5 +71,5 @@ func TestContract(t *testing.T) {
 		Unfinished: func(tb testing.TB, dir string) {
 			require.NoError(tb, os.WriteFile(filepath.Join(dir, "image.tmp"), []byte("half"), 0o600))
 		},
-	})
+	}
 }

@@ -11,6 +11,7 @@ import (
 	"github.com/csiemu/csiemu/internal/filesystem"
 	"github.com/csiemu/csiemu/internal/freeze"
 	"github.com/csiemu/csiemu/internal/kernel"
+	"github.com/csiemu/csiemu/internal/loopdev"
 	"github.com/csiemu/csiemu/internal/mount"
 	"github.com/csiemu/csiemu/internal/nodemount"
 	"github.com/csiemu/csiemu/internal/step"
@@ -45,12 +46,18 @@ func (n *node) stats(ctx context.Context, s backends.Staged, path string) (backe
 		return backends.Stats{}, err
 	}
 	size, err := d.Size()
+	if errors.Is(err, loopdev.ErrNotBound) { // detached since it was found
+		err = fmt.Errorf("%w: %w", err, backends.ErrPrecondition)
+	}
 	return backends.Stats{Block: true, TotalBytes: size, AvailableBytes: -1, UsedBytes: -1}, err
 }
 
 // Expand grows the file system to the size that the device has.
 func (n *node) Expand(ctx context.Context, s backends.Staged) (int64, error) {
 	size, err := n.expand(ctx, s)
+	if err != nil && n.dead(s) { // its I/O fails in every way
+		err = fmt.Errorf("its device was detached: %w: %w", err, backends.ErrPrecondition)
+	}
 	if err != nil {
 		return 0, fmt.Errorf("expand volume %s: %w", s.VolumeID, err)
 	}

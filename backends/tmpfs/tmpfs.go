@@ -64,25 +64,36 @@ func New(o Options) (*Backend, error) {
 // Name is "tmpfs".
 func (b *Backend) Name() string { return "tmpfs" }
 
-// Plan settles the size. There are no parameters.
+// breakableParameter is the one parameter, which package loop explains.
+const breakableParameter = "breakable"
+
+// Plan settles the size. A raw block volume can be breakable; there are no other
+// parameters.
 func (b *Backend) Plan(r backends.Request) (backends.Layout, error) {
-	if len(r.Parameters) > 0 {
-		keys := slices.Sorted(maps.Keys(r.Parameters))
-		return backends.Layout{}, fmt.Errorf("plan volume: tmpfs has no parameters, not %s: %w", strings.Join(keys, ", "), backends.ErrInvalid)
+	for _, key := range slices.Sorted(maps.Keys(r.Parameters)) {
+		if key != breakableParameter {
+			return backends.Layout{}, fmt.Errorf("plan volume: parameter %q is not known (known is %s): %w", key, breakableParameter, backends.ErrInvalid)
+		}
 	}
 	if r.Block && r.Filesystem {
 		return backends.Layout{}, fmt.Errorf("plan volume: a tmpfs volume is a file system or a block device, not both: %w", backends.ErrInvalid)
+	}
+	if value, ok := r.Parameters[breakableParameter]; ok && !r.Block && value != "false" {
+		return backends.Layout{}, fmt.Errorf("plan volume: parameter %s cannot be %q for a tmpfs with a file system, which has no device that could break: %w", breakableParameter, value, backends.ErrInvalid)
 	}
 	for _, t := range r.FSTypes {
 		if err := checkType(t); err != nil {
 			return backends.Layout{}, fmt.Errorf("plan volume: %w", err)
 		}
 	}
+	if r.Block {
+		return b.loops.Plan(r)
+	}
 	size, err := r.Size(0)
 	if err != nil {
 		return backends.Layout{}, fmt.Errorf("plan volume: %w", err)
 	}
-	return backends.Layout{SizeBytes: size, Block: r.Block}, nil
+	return backends.Layout{SizeBytes: size}, nil
 }
 
 // fsType is the kernel's name of the one file system here.

@@ -16,13 +16,13 @@ import (
 const (
 	// SecretsForParameter lists the RPCs that must carry the secret, by their
 	// names with commas between them.
-	SecretsForParameter = "secretsFor"
+	SecretsForParameter = "authFor"
 	// SecretKeyParameter is the key of the secret; without it DefaultSecretKey.
-	SecretKeyParameter = "secretKey"
+	SecretKeyParameter = "authKey"
 	// SecretDigestParameter is the SHA-256 of the secret's value, in hexadecimal
 	// (printf %s "$value" | sha256sum). Without it any value that is not empty
 	// will do.
-	SecretDigestParameter = "secretSHA256"
+	SecretDigestParameter = "authSHA256"
 )
 
 // DefaultSecretKey is the key of the demanded secret where a class names none.

@@ -81,6 +81,8 @@ type Array struct {
 	// lingering are devices whose nodes are gone from the record and whose
 	// detaching failed; the next call for the volume tries again.
 	lingering map[string]backends.Attachment
+	// faultHealth is what faults say is wrong with volumes.
+	faultHealth map[string][]backends.Condition
 }
 
 // Open loads an array from its store, finishes or undoes what an earlier
@@ -96,7 +98,7 @@ func Open(ctx context.Context, o Options) (*Array, error) {
 		backend: o.Backend, store: o.Store, holder: o.Holder, lock: o.Lock, log: o.Log,
 		pools: newPools(o.Pools, o.DefaultPool), topology: o.Topology, nodeKey: o.NodeTopologyKey,
 		volumes: newCatalog[*Volume](), snapshots: newCatalog[*Snapshot](), groups: newCatalog[*Group](),
-		nodes: map[string]Node{}, present: map[string]bool{}, attached: map[string]int64{}, lingering: map[string]backends.Attachment{},
+		nodes: map[string]Node{}, present: map[string]bool{}, attached: map[string]int64{}, lingering: map[string]backends.Attachment{}, faultHealth: map[string][]backends.Condition{},
 	}
 	if err := a.recover(ctx); err != nil {
 		return nil, fmt.Errorf("open array: %w", err)

@@ -54,9 +54,10 @@ func (a *Array) Attach(ctx context.Context, volumeID string, want Attachment) (m
 }
 
 // connectNew records and makes the attachment t, which next has more than v and
-// which is counted already.
+// which is counted already. Readers see it when it is made: one that is refused
+// was never there.
 func (a *Array) connectNew(ctx context.Context, v, next *Volume, t Attachment) (map[string]string, error) {
-	err := a.put(ctx, next)
+	err := a.store.Put(ctx, volumeKind, next.ID, next)
 	if err == nil {
 		err = step.Done(ctx, "array.attachment.recorded")
 	}
@@ -67,10 +68,11 @@ func (a *Array) connectNew(ctx context.Context, v, next *Volume, t Attachment) (
 			err = step.Done(ctx, "array.attachment.connected")
 		}
 		if err == nil {
+			a.volumes.put(next)
 			return publishContext, nil
 		}
 	}
-	return nil, errors.Join(err, undo.Run(ctx, func(ctx context.Context) error {
+	undone := undo.Run(ctx, func(ctx context.Context) error {
 		if v.Device == nil {
 			if err := a.backend.Detach(ctx, a.bytesOf(next), *next.Device); err != nil {
 				return err
@@ -81,7 +83,11 @@ func (a *Array) connectNew(ctx context.Context, v, next *Volume, t Attachment) (
 		}
 		a.uncountNode(t.NodeID)
 		return nil
-	}))
+	})
+	if undone != nil {
+		a.volumes.put(next) // as the record may say
+	}
+	return nil, errors.Join(err, undone)
 }
 
 // connect makes the device of v and returns the publish context of one of its

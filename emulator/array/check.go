@@ -12,6 +12,9 @@ func (i *identity) check(string) error {
 
 // check says what is wrong with the record of a volume.
 func (v *Volume) check(id string) error {
+	if len(v.Attachments) > 0 && v.Device == nil {
+		return fmt.Errorf("it is attached to %q without a device", v.NodeIDs())
+	}
 	return checkObject(id, v.ID, v.Name, v.State, v.Layout.SizeBytes)
 }
 

@@ -2,6 +2,7 @@ package array_test
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"iter"
 	"testing"
@@ -84,7 +85,8 @@ func TestRangesStopWithTheirConsumer(t *testing.T) {
 	r, err := a.Allocated(t.Context(), target.ID, 0)
 	require.NoError(t, err)
 	var seen int
-	for range r.All {
+	for _, err := range r.All {
+		require.NoError(t, err)
 		if seen++; seen == 2 {
 			break
 		}
@@ -131,7 +133,7 @@ func TestRangesOfASnapshotThatGoes(t *testing.T) {
 			}
 			require.Len(t, errs, 1)
 			require.ErrorIs(t, errs[0], c.want)
-			if c.want == backends.ErrNotFound {
+			if errors.Is(c.want, backends.ErrNotFound) {
 				require.NotErrorIs(t, errs[0], backends.ErrDataLoss, "nothing is lost that was deleted")
 				require.ErrorContains(t, errs[0], base.ID)
 			}

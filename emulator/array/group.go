@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/csiemu/csiemu/backends"
+	"github.com/csiemu/csiemu/internal/step"
 	"github.com/csiemu/csiemu/internal/undo"
 )
 
@@ -62,6 +63,9 @@ func (a *Array) createGroup(ctx context.Context, req GroupRequest) (*Group, []*S
 	if err := a.cutGroup(ctx, g, snapshots, volumes); err != nil {
 		return nil, nil, errors.Join(err, undo.Run(ctx, func(ctx context.Context) error { return a.dropGroup(ctx, g, snapshots) }))
 	}
+	if err := step.Done(ctx, "array.group.ready"); err != nil {
+		return nil, nil, err
+	}
 	g, err = a.Group(g.ID)
 	if err != nil {
 		return nil, nil, err
@@ -106,8 +110,14 @@ func (a *Array) cutGroup(ctx context.Context, g *Group, snapshots []*Snapshot, v
 	if err := a.putGroup(ctx, g); err != nil {
 		return err
 	}
+	if err := step.Done(ctx, "array.group.creating"); err != nil {
+		return err
+	}
 	for _, s := range snapshots {
 		if err := a.putSnapshot(ctx, s); err != nil {
+			return err
+		}
+		if err := step.Done(ctx, "array.snapshot.creating"); err != nil {
 			return err
 		}
 	}
@@ -119,9 +129,15 @@ func (a *Array) cutGroup(ctx context.Context, g *Group, snapshots []*Snapshot, v
 			if err := a.backend.Snapshot(ctx, a.bytesOf(volumes[i]), a.bytesOfSnapshot(s)); err != nil {
 				return err
 			}
+			if err := step.Done(ctx, "array.snapshot.cut"); err != nil {
+				return err
+			}
 		}
 		return nil
 	})
+	if err == nil {
+		err = step.Done(ctx, "array.snapshot.released")
+	}
 	if err != nil {
 		return err
 	}
@@ -151,6 +167,9 @@ func (a *Array) finishGroup(ctx context.Context, g *Group) ([]*Snapshot, error) 
 			ready := *s
 			ready.State, ready.Created = Ready, g.Created
 			if err := a.putSnapshot(ctx, &ready); err != nil {
+				return nil, err
+			}
+			if err := step.Done(ctx, "array.snapshot.ready"); err != nil {
 				return nil, err
 			}
 			s = &ready
@@ -210,6 +229,9 @@ func (a *Array) DeleteGroup(ctx context.Context, id string, snapshotIDs []string
 	if err := a.putGroup(ctx, &deleting); err != nil {
 		return fmt.Errorf("delete: %w", err)
 	}
+	if err := step.Done(ctx, "array.group.deleting"); err != nil {
+		return fmt.Errorf("delete group snapshot %s: %w", id, err)
+	}
 	if err := a.eraseGroup(ctx, &deleting); err != nil {
 		return fmt.Errorf("delete: %w", err)
 	}
@@ -229,7 +251,7 @@ func (a *Array) eraseGroup(ctx context.Context, g *Group) error {
 		return fmt.Errorf("remove the record of group snapshot %s: %w", g.ID, err)
 	}
 	a.groups.remove(g)
-	return nil
+	return step.Done(ctx, "array.group.forgotten")
 }
 
 func (a *Array) putGroup(ctx context.Context, g *Group) error {

@@ -33,18 +33,33 @@ func (a *Array) SetHealth(ctx context.Context, id string, conditions []backends.
 	return a.put(ctx, next)
 }
 
+// SetFaultHealth says what is wrong with a volume by a fault. It is not recorded:
+// faults end with the process.
+func (a *Array) SetFaultHealth(id string, conditions []backends.Condition) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	if len(conditions) == 0 {
+		delete(a.faultHealth, id)
+		return
+	}
+	a.faultHealth[id] = conditions
+}
+
 // Health is what is wrong with a volume: what its backend sees, and what was said
 // by SetHealth or the mutable parameter. A healthy volume has no conditions.
 func (a *Array) Health(ctx context.Context, v *Volume) ([]backends.Condition, error) {
+	a.mu.Lock()
+	said := backends.Conditions(v.Health, a.faultHealth[v.ID])
+	a.mu.Unlock()
 	b, ok := a.backend.(backends.HealthBackend)
 	if !ok {
-		return v.Health, nil
+		return said, nil
 	}
 	seen, err := b.Health(ctx, a.bytesOf(v))
 	if err != nil {
 		return nil, fmt.Errorf("look at the health of volume %s: %w", v.ID, err)
 	}
-	return backends.Conditions(v.Health, seen), nil
+	return backends.Conditions(said, seen), nil
 }
 
 // Sick is a volume that is not healthy, with what is wrong with it.

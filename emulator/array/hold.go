@@ -6,6 +6,7 @@ import (
 	"fmt"
 
 	"github.com/csiemu/csiemu/backends"
+	"github.com/csiemu/csiemu/internal/step"
 	"github.com/csiemu/csiemu/internal/undo"
 )
 
@@ -81,6 +82,9 @@ func (a *Array) hold(ctx context.Context, v *Volume, exact bool) (release func()
 			return nil, fmt.Errorf("hold the writes to volume %s: %w", v.ID, err)
 		}
 		held = append(held, let)
+		if err := step.Done(ctx, "array.hold.paused"); err != nil {
+			return nil, err
+		}
 	}
 	return releaseAll, nil
 }

@@ -1,5 +1,10 @@
 package array
 
+import (
+	"slices"
+	"strings"
+)
+
 // List returns a page of volumes and the token of the next page, if there is
 // one. limit 0 means no limit. A token that is none of ours is
 // backends.ErrAborted.
@@ -18,4 +23,31 @@ func (a *Array) ListSnapshots(token string, limit int, id, sourceID string) ([]*
 		return []*Snapshot{s}, "", nil
 	}
 	return a.snapshots.page(token, limit, func(s *Snapshot) bool { return sourceID == "" || s.SourceID == sourceID })
+}
+
+// Groups returns all group snapshots.
+func (a *Array) Groups() []*Group {
+	groups, _, _ := a.groups.page("", 0, func(*Group) bool { return true }) // only a token can be wrong
+	return groups
+}
+
+// KnownNode is a node with what the array has on it.
+type KnownNode struct {
+	Node
+	// Attached is how many volumes are attached to it, Present whether somebody
+	// serves it.
+	Attached int64
+	Present  bool
+}
+
+// Nodes returns the nodes that the array knows, by name.
+func (a *Array) Nodes() []KnownNode {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	all := make([]KnownNode, 0, len(a.nodes))
+	for _, n := range a.nodes {
+		all = append(all, KnownNode{n, a.attached[n.ID], a.present[n.ID]})
+	}
+	slices.SortFunc(all, func(m, n KnownNode) int { return strings.Compare(m.ID, n.ID) })
+	return all
 }

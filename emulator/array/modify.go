@@ -13,6 +13,7 @@ import (
 	"github.com/dustin/go-humanize"
 
 	"github.com/csiemu/csiemu/backends"
+	"github.com/csiemu/csiemu/internal/step"
 	"github.com/csiemu/csiemu/internal/undo"
 )
 
@@ -145,7 +146,11 @@ func (a *Array) Modify(ctx context.Context, id string, parameters map[string]str
 	if err := a.put(ctx, next); err != nil {
 		return fmt.Errorf("modify: %w", err)
 	}
-	if err := a.shape(ctx, next); err != nil {
+	err = step.Done(ctx, "array.volume.modified")
+	if err == nil {
+		err = a.shape(ctx, next)
+	}
+	if err != nil {
 		return errors.Join(fmt.Errorf("modify: %w", err), undo.Run(ctx, func(ctx context.Context) error {
 			return errors.Join(a.put(ctx, v), a.unshape(ctx, v))
 		}))

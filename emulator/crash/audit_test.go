@@ -158,7 +158,8 @@ func (have records) explainsFile(r *rig, p []string, e fs.DirEntry) bool {
 		return n == 3 || (n == 4 && ofRecord(p[3]))
 	case kind == "volumes":
 		v := have.volumes[p[2]]
-		return v != nil && (n == 3 || ofRecord(p[3]) || r.explainsBytes(v.Layout.SizeBytes, v.Layout.Block, p[3:], e))
+		return v != nil && (n == 3 || ofRecord(p[3]) || (v.Layout.Breakable && explainsHolder(p[3:])) ||
+			r.explainsBytes(v.Layout.SizeBytes, v.Layout.Block, p[3:], e))
 	case kind == "snapshots":
 		s := have.snapshots[p[2]]
 		return s != nil && (n == 3 || ofRecord(p[3]) || r.explainsBytes(s.Layout.SizeBytes, s.Layout.Block, p[3:], e))
@@ -193,6 +194,12 @@ func (r *rig) explainsBytes(size int64, block bool, p []string, e fs.DirEntry) b
 	return false
 }
 
+// explainsHolder says whether a file below the directory of a breakable volume is
+// one of the process under its device.
+func explainsHolder(p []string) bool {
+	return p[0] == "breakable" && (len(p) == 1 || slices.Contains([]string{"mount", "control", "lock", "shape.json", "device.json"}, p[1]))
+}
+
 // explainsNote says whether a file among those of a node's backend belongs to
 // something that the node has a record of.
 func (have records) explainsNote(name string) bool {
@@ -215,6 +222,8 @@ func (r *rig) devices(have records) (found []string, err error) {
 		dir := filepath.Join(r.state, "volumes", id)
 		switch {
 		case v.Device == nil:
+		case v.Layout.Breakable:
+			wanted[filepath.Join(dir, "breakable", "mount", "image")] = v.Device.ID
 		case r.backend == "loop":
 			wanted[filepath.Join(dir, "image")] = v.Device.ID
 		case r.backend == "tmpfs" && v.Layout.Block:
@@ -280,7 +289,10 @@ func (r *rig) mounts(have records) (found []string, err error) {
 	if err != nil {
 		return nil, err
 	}
-	explained := map[string]bool{}
+	explained := map[string]bool{r.dir: true}
+	for id, v := range have.volumes {
+		explained[filepath.Join(r.state, "volumes", id, "breakable", "mount")] = v.Device != nil
+	}
 	if r.backend == "tmpfs" {
 		for id, v := range have.volumes {
 			explained[filepath.Join(r.state, "volumes", id, dirOf(v.Layout.Block))] = true

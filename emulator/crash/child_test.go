@@ -8,7 +8,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"io/fs"
 	"log/slog"
 	"net"
 	"os"
@@ -38,6 +37,8 @@ type spec struct {
 	// that is not among Survive.
 	KillAtStart bool
 	Survive     []string
+	// KillAt has it kill itself at the n-th point of its start, if it is not 0.
+	KillAt int
 }
 
 // The lines that a child writes: each point of its start, the point at which it
@@ -72,14 +73,11 @@ func runChild(encoded string) error {
 	for _, name := range s.Disabled {
 		profile.Disable(name)
 	}
-	e, err := emulator.New(step.With(context.Background(), s.listenToStart), emulator.Config{
+	e, err := emulator.New(step.With(context.Background(), s.listenToStart()), emulator.Config{
 		Backend: backend, StateDir: s.StateDir, Profile: profile, Nodes: []emulator.Node{{Name: nodeName}},
 		Log: slog.New(slog.NewTextHandler(os.Stderr, &slog.HandlerOptions{Level: slog.LevelWarn})),
 	})
 	if err != nil {
-		return err
-	}
-	if err := os.Remove(s.Socket); err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return err
 	}
 	l, err := net.Listen("unix", s.Socket)
@@ -95,7 +93,7 @@ func runChild(encoded string) error {
 		server.GracefulStop()
 	}()
 	fmt.Println(readyLine)
-	if err := server.Serve(l); err != nil {
+	if err := server.Serve(l); err != nil && !errors.Is(err, grpc.ErrServerStopped) {
 		return err
 	}
 	return e.Close()
@@ -113,12 +111,16 @@ func (s spec) backend() (backends.Backend, error) {
 }
 
 // listenToStart tells the points of the start, and is killed at one.
-func (s spec) listenToStart(_ context.Context, name string) error {
-	fmt.Println(pointLine + name)
-	if s.KillAtStart && !slices.Contains(s.Survive, name) {
-		killHere(name)
+func (s spec) listenToStart() step.Listener {
+	passed := 0
+	return func(_ context.Context, name string) error {
+		fmt.Println(pointLine + name)
+		passed++
+		if passed == s.KillAt || (s.KillAtStart && !slices.Contains(s.Survive, name)) {
+			killHere(name)
+		}
+		return nil
 	}
-	return nil
 }
 
 // listenToCall counts the points of a call, and is killed at the one that the

@@ -26,12 +26,16 @@ type life struct {
 	r          *rig
 	name       string
 	capability *csi.VolumeCapability
-	volumes    []*volume
-	snapshots  []string
-	groups     []string
+	// told is where the life says what it was told; nil means nobody asks.
+	told      *model
+	volumes   []*volume
+	snapshots []snapshot
+	groups    []string
 	// v is the volume that the scenario is about, other a second one.
 	v, other *volume
 }
+
+type snapshot struct{ name, id string }
 
 // volume is a volume with its places in the orchestrator's directory.
 type volume struct {
@@ -93,9 +97,11 @@ func (v *volume) createRequest(edit ...func(*csi.CreateVolumeRequest)) *csi.Crea
 
 func (v *volume) create(edit ...func(*csi.CreateVolumeRequest)) {
 	v.l.t.Helper()
+	v.l.told.volume(v.name, maybe)
 	resp, err := v.l.r.CreateVolume(v.l.t.Context(), v.createRequest(edit...))
 	require.NoError(v.l.t, err)
 	v.id = resp.GetVolume().GetVolumeId()
+	v.l.told.volume(v.name, there)
 }
 
 func (v *volume) attachRequest() *csi.ControllerPublishVolumeRequest {
@@ -187,8 +193,10 @@ func (v *volume) down() {
 
 func (v *volume) delete() {
 	v.l.t.Helper()
+	v.l.told.volume(v.name, maybe)
 	_, err := v.l.r.DeleteVolume(v.l.t.Context(), &csi.DeleteVolumeRequest{VolumeId: v.id})
 	require.NoError(v.l.t, err)
+	v.l.told.volumeGone(v.name)
 }
 
 func (v *volume) dataPath() string {
@@ -275,17 +283,20 @@ func (v *volume) requireWritable() {
 }
 
 // snapshot cuts a snapshot and returns its id.
-func (l *life) snapshot(v *volume) string {
+func (l *life) snapshot(v *volume, suffix string) string {
 	l.t.Helper()
-	resp, err := l.r.CreateSnapshot(l.t.Context(), l.snapshotRequest(v))
+	req := l.snapshotRequest(v, suffix)
+	l.told.snapshot(req.GetName(), maybe)
+	resp, err := l.r.CreateSnapshot(l.t.Context(), req)
 	require.NoError(l.t, err)
+	l.told.snapshot(req.GetName(), there)
 	id := resp.GetSnapshot().GetSnapshotId()
-	l.snapshots = append(l.snapshots, id)
+	l.snapshots = append(l.snapshots, snapshot{req.GetName(), id})
 	return id
 }
 
-func (l *life) snapshotRequest(v *volume) *csi.CreateSnapshotRequest {
-	return &csi.CreateSnapshotRequest{Name: l.name + "-cut", SourceVolumeId: v.id}
+func (l *life) snapshotRequest(v *volume, suffix string) *csi.CreateSnapshotRequest {
+	return &csi.CreateSnapshotRequest{Name: l.name + suffix, SourceVolumeId: v.id}
 }
 
 // end takes away all that the life made.
@@ -305,9 +316,11 @@ func (l *life) end() {
 		_, err := l.r.DeleteVolumeGroupSnapshot(l.t.Context(), &csi.DeleteVolumeGroupSnapshotRequest{GroupSnapshotId: id})
 		require.NoError(l.t, err)
 	}
-	for _, id := range l.snapshots {
-		_, err := l.r.DeleteSnapshot(l.t.Context(), &csi.DeleteSnapshotRequest{SnapshotId: id})
+	for _, s := range l.snapshots {
+		l.told.snapshot(s.name, maybe)
+		_, err := l.r.DeleteSnapshot(l.t.Context(), &csi.DeleteSnapshotRequest{SnapshotId: s.id})
 		require.NoError(l.t, err)
+		l.told.snapshotGone(s.name)
 	}
 	l.volumes, l.snapshots, l.groups = nil, nil, nil
 }

@@ -34,12 +34,19 @@ type child struct {
 	cmd   *exec.Cmd
 	stdin io.Closer
 	log   output
-	lines chan string
+	// ready is closed when it serves, ended when it is gone.
+	ready, ended chan struct{}
+
 	// points are those that its start passed; killed is the one at which it
-	// killed itself. They are complete when lines is closed or ready came.
+	// killed itself. Both are complete when ended is closed, points as soon as it
+	// serves.
 	points []string
 	killed string
 }
+
+// noSleepAtExit spares the end of each process the second that the race detector
+// waits there.
+const noSleepAtExit = "GORACE=atexit_sleep_ms=0"
 
 // output is what a process wrote, to be read while it writes.
 type output struct {
@@ -63,63 +70,58 @@ func (o *output) String() string {
 const patience = 60 * time.Second
 
 // startChild starts an emulator and waits until it serves or is gone. ready is
-// false for one that killed itself, as it was told to; tmp is where it puts
-// temporary files.
+// false for one that ended, as it was told to or because it could not start; tmp
+// is where it puts temporary files.
 func startChild(t *testing.T, s spec, tmp string) (c *child, ready bool) {
 	t.Helper()
 	encoded, err := json.Marshal(s)
 	require.NoError(t, err)
 	exe, err := os.Executable()
 	require.NoError(t, err)
-	c = &child{cmd: exec.CommandContext(context.WithoutCancel(t.Context()), exe), lines: make(chan string, 256)}
-	c.cmd.Env = append(os.Environ(), childVariable+"="+string(encoded), "TMPDIR="+tmp)
+	c = &child{cmd: exec.CommandContext(context.WithoutCancel(t.Context()), exe), ready: make(chan struct{}), ended: make(chan struct{})}
+	c.cmd.Env = append(os.Environ(), childVariable+"="+string(encoded), "TMPDIR="+tmp, noSleepAtExit)
 	c.cmd.Stderr = &c.log
 	out, err := c.cmd.StdoutPipe()
 	require.NoError(t, err)
 	c.stdin, err = c.cmd.StdinPipe()
 	require.NoError(t, err)
 	require.NoError(t, c.cmd.Start())
-	go func() {
-		defer close(c.lines)
-		for scan := bufio.NewScanner(out); scan.Scan(); {
-			c.lines <- scan.Text()
-		}
-	}()
+	go c.listen(out)
 	late := time.NewTimer(patience)
 	defer late.Stop()
-	for {
-		select {
-		case line, ok := <-c.lines:
-			if !ok {
-				c.reap()
-				require.NotEmpty(t, c.killed, "the emulator did not start: %s", c.log.String())
-				return c, false
-			}
-			if line == readyLine {
-				return c, true
-			}
-			c.note(line)
-		case <-late.C:
-			c.kill()
-			require.Fail(t, "the emulator does not start", "%s", c.log.String())
-		}
+	select {
+	case <-c.ready:
+		return c, true
+	case <-c.ended:
+		c.reap()
+		return c, false
+	case <-late.C:
+		c.kill()
+		require.Fail(t, "the emulator does not start", "%s", c.log.String())
+		return nil, false
 	}
 }
 
-func (c *child) note(line string) {
-	if name, ok := strings.CutPrefix(line, killedLine); ok {
-		c.killed = name
-	}
-	if name, ok := strings.CutPrefix(line, pointLine); ok {
-		c.points = append(c.points, name)
+// listen reads what the process says until its end.
+func (c *child) listen(out io.Reader) {
+	defer close(c.ended)
+	for scan := bufio.NewScanner(out); scan.Scan(); {
+		line := scan.Text()
+		if line == readyLine {
+			close(c.ready)
+		}
+		if name, ok := strings.CutPrefix(line, killedLine); ok {
+			c.killed = name
+		}
+		if name, ok := strings.CutPrefix(line, pointLine); ok {
+			c.points = append(c.points, name)
+		}
 	}
 }
 
 // reap waits for the end of a process that is about to end.
 func (c *child) reap() {
-	for line := range c.lines {
-		c.note(line)
-	}
+	<-c.ended
 	_ = c.cmd.Wait() // its exit code is that of the signal
 }
 
@@ -133,17 +135,14 @@ func (c *child) kill() {
 func (c *child) end(t *testing.T) {
 	t.Helper()
 	require.NoError(t, c.stdin.Close())
-	for range c.lines {
-		continue
-	}
+	<-c.ended
 	require.NoError(t, c.cmd.Wait(), "%s", c.log.String())
 }
 
-// dial connects to a process. Each gets a connection of its own: on an old one a
-// call could be lost before the end of the process before is noticed.
-func dial(t *testing.T, socket string) (clients, *grpc.ClientConn) {
+// dial connects to a process.
+func dial(t *testing.T, socket string) *grpc.ClientConn {
 	t.Helper()
 	conn, err := grpc.NewClient("unix://"+socket, grpc.WithTransportCredentials(insecure.NewCredentials()))
 	require.NoError(t, err)
-	return clients{csi.NewIdentityClient(conn), csi.NewControllerClient(conn), csi.NewGroupControllerClient(conn), csi.NewNodeClient(conn)}, conn
+	return conn
 }

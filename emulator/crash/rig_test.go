@@ -4,6 +4,7 @@ package crash_test
 
 import (
 	"context"
+	"fmt"
 	"os"
 	"path/filepath"
 	"slices"
@@ -37,10 +38,32 @@ type rig struct {
 	// tmp is for temporary files of the emulator.
 	dir, state, pods, tmp string
 	child                 *child
-	// points are those that were reached, by RPC.
+	// points are those that were reached, by RPC, and starts those at which a
+	// start was killed already.
 	points *coverage
-	// survive are the points at which a start was killed already.
-	survive []string
+	starts *starts
+	// begun counts the starts; each process has a socket of its own, so that
+	// nobody calls it by mistake who knew an earlier one.
+	begun int
+}
+
+// starts are the points at which a start was killed. It is safe for concurrent
+// use.
+type starts struct {
+	mu     sync.Mutex
+	killed []string
+}
+
+func (s *starts) all() []string {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return slices.Clone(s.killed)
+}
+
+func (s *starts) add(point string) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.killed = append(s.killed, point)
 }
 
 // coverage says which points were reached during which RPCs. It is safe for
@@ -49,6 +72,8 @@ type coverage struct {
 	mu   sync.Mutex
 	seen map[string]map[string]bool // RPCs by point
 }
+
+func newCoverage() *coverage { return &coverage{seen: map[string]map[string]bool{}} }
 
 func (c *coverage) add(rpc string, points ...string) {
 	c.mu.Lock()
@@ -64,64 +89,78 @@ func (c *coverage) add(rpc string, points ...string) {
 // newRig starts an emulator on an empty state directory.
 func newRig(t *testing.T, backend string, points *coverage, disabled ...string) *rig {
 	t.Helper()
-	testenv.Need(t, kernel.Root, kernel.Loop, kernel.Tmpfs, kernel.Ext4, kernel.Freeze)
 	dir, err := os.MkdirTemp("", "k") //nolint:usetesting // t.TempDir is too long for a socket in it
 	require.NoError(t, err)
-	r := &rig{
-		backend: backend, disabled: disabled, points: points, dir: dir,
-		state: filepath.Join(dir, "state"), pods: filepath.Join(dir, "pods"), tmp: filepath.Join(dir, "tmp"),
-	}
 	t.Cleanup(func() {
 		if !t.Failed() { // else something may be mounted there
 			require.NoError(t, os.RemoveAll(dir))
 		}
 	})
+	return newRigIn(t, dir, filepath.Join(dir, "tmp"), backend, points, disabled...)
+}
+
+// newRigIn is newRig in a directory that is given. tmp is made.
+func newRigIn(t *testing.T, dir, tmp, backend string, points *coverage, disabled ...string) *rig {
+	t.Helper()
+	testenv.Need(t, kernel.Root, kernel.Loop, kernel.Tmpfs, kernel.Ext4, kernel.XFS, kernel.Freeze, kernel.FUSE)
+	r := &rig{
+		backend: backend, disabled: disabled, points: points, starts: &starts{}, dir: dir,
+		state: filepath.Join(dir, "state"), pods: filepath.Join(dir, "pods"), tmp: tmp,
+	}
 	for _, d := range []string{r.state, r.pods, r.tmp} {
 		require.NoError(t, os.Mkdir(d, 0o700))
 	}
 	r.start(t)
-	t.Cleanup(func() { _ = r.conn.Close(); r.child.kill() })
+	t.Cleanup(func() {
+		_ = r.conn.Close()
+		r.child.kill()
+	})
 	return r
 }
 
+// spec is that of the next process.
 func (r *rig) spec() spec {
-	return spec{Backend: r.backend, StateDir: r.state, Socket: filepath.Join(r.dir, "csi.sock"), Disabled: r.disabled}
+	r.begun++
+	return spec{Backend: r.backend, StateDir: r.state, Socket: filepath.Join(r.dir, fmt.Sprintf("%d.sock", r.begun)), Disabled: r.disabled}
 }
 
 // start starts the emulator.
 func (r *rig) start(t *testing.T) {
 	t.Helper()
-	c, ready := startChild(t, r.spec(), r.tmp)
-	require.True(t, ready)
-	r.points.add(startRPC, c.points...)
-	r.serves(t, c)
+	require.True(t, r.tryStart(t, r.spec()))
+	r.clients = clientsOf(r.conn)
 }
 
-// serves makes a process that serves the one that is called.
-func (r *rig) serves(t *testing.T, c *child) {
-	t.Helper()
-	if r.conn != nil {
-		_ = r.conn.Close()
-	}
-	r.child = c
-	r.clients, r.conn = dial(t, r.spec().Socket)
-}
-
-// restart starts the emulator again. Each point of its start at which no start
-// of this rig was killed yet kills one.
+// restart starts the emulator again. Each point of its start that is not among
+// r.starts yet kills one.
 func (r *rig) restart(t *testing.T) {
 	t.Helper()
 	for {
 		s := r.spec()
-		s.KillAtStart, s.Survive = true, r.survive
-		c, ready := startChild(t, s, r.tmp)
-		r.points.add(startRPC, c.points...)
-		if ready {
-			r.serves(t, c)
+		s.KillAtStart, s.Survive = true, r.starts.all()
+		if r.tryStart(t, s) {
+			r.clients = clientsOf(r.conn)
 			return
 		}
-		r.survive = append(r.survive, c.killed)
+		r.starts.add(r.child.killed)
 	}
+}
+
+// tryStart starts a process. It reports false where that killed itself.
+func (r *rig) tryStart(t *testing.T, s spec) bool {
+	t.Helper()
+	c, ready := startChild(t, s, r.tmp)
+	r.points.add(startRPC, c.points...)
+	r.child = c
+	if !ready {
+		require.NotEmpty(t, c.killed, "the emulator did not start: %s", c.log.String())
+		return false
+	}
+	if r.conn != nil {
+		_ = r.conn.Close()
+	}
+	r.conn = dial(t, s.Socket)
+	return true
 }
 
 // killingAt is the context of a call that is killed at its n-th point.
@@ -186,16 +225,4 @@ func (r *rig) requireOnly(t *testing.T, have records, volumes, snapshots []strin
 	}
 	require.ElementsMatch(t, snapshots, listed)
 	require.ElementsMatch(t, snapshots, onDisk)
-}
-
-// names sorts the points of a coverage.
-func (c *coverage) names() []string {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	var all []string
-	for p := range c.seen {
-		all = append(all, p)
-	}
-	slices.Sort(all)
-	return all
 }

@@ -13,9 +13,11 @@ import (
 	"google.golang.org/protobuf/proto"
 )
 
-// The backends of scenarios.
+// The backends of scenarios. What concerns the array alone is the same with the
+// memory backend, and needs no row there.
 var (
 	everywhere = []string{"loop", "tmpfs", "memory"}
+	realOnes   = []string{"loop", "tmpfs"}
 	onLoop     = []string{"loop"}
 	onTmpfs    = []string{"tmpfs"}
 )
@@ -23,7 +25,7 @@ var (
 // scenarios are the rows of TestEveryKillPoint. A new RPC gets a new row: how to
 // come to it, the call, and what it was for.
 func scenarios() []scenario {
-	all := [][]scenario{createScenarios(), attachScenarios(), stageScenarios(), publishScenarios(), growthScenarios(), snapshotScenarios()}
+	all := [][]scenario{createScenarios(), attachScenarios(), stageScenarios(), publishScenarios(), growthScenarios(), snapshotScenarios(), groupScenarios(), breakableScenarios()}
 	var rows []scenario
 	for _, s := range all {
 		rows = append(rows, s...)
@@ -57,14 +59,14 @@ func createScenarios() []scenario {
 		l.v.sum = l.other.sum
 	}
 	restore := scenario{
-		name: "restore a snapshot to a larger volume", on: []string{"loop", "tmpfs"},
+		name: "restore a snapshot to a larger volume", on: realOnes,
 		prepare: func(l *life) {
 			source(l)
 			l.other.down()
-			l.snapshot(l.other)
+			l.snapshot(l.other, "-cut")
 		},
 		call: create(func(l *life) []func(*csi.CreateVolumeRequest) {
-			return []func(*csi.CreateVolumeRequest){fromSnapshot(l.snapshots[0]), ofSize(32 * mib)}
+			return []func(*csi.CreateVolumeRequest){fromSnapshot(l.snapshots[0].id), ofSize(32 * mib)}
 		}),
 		done: live,
 	}
@@ -84,7 +86,7 @@ func createScenarios() []scenario {
 	}
 	block := scenario{name: "create a raw block volume", on: onTmpfs, capability: blockCapability(), call: create(nil), done: live}
 	gone := scenario{
-		name: "delete a volume", on: everywhere, short: true,
+		name: "delete a volume", on: realOnes, short: true,
 		prepare: func(l *life) { l.v.create() },
 		call: func(ctx context.Context, l *life, o ...grpc.CallOption) (proto.Message, error) {
 			return l.r.DeleteVolume(ctx, &csi.DeleteVolumeRequest{VolumeId: l.v.id}, o...)
@@ -109,13 +111,13 @@ func attachScenarios() []scenario {
 		l.v.requireWritable()
 	}
 	return []scenario{
-		{name: "attach a volume", on: []string{"loop", "memory"}, prepare: func(l *life) { l.v.create() }, call: call, done: live},
+		{name: "attach a volume", on: onLoop, prepare: func(l *life) { l.v.create() }, call: call, done: live},
 		{
 			name: "attach a volume with a journal to replay for reading", on: onLoop, call: call, done: live,
 			prepare: func(l *life) { l.createDirty(); l.v.readOnly = true },
 		},
 		{
-			name: "detach a volume", on: []string{"loop", "memory"},
+			name: "detach a volume", on: onLoop,
 			prepare: func(l *life) { l.v.create(); l.v.attach() },
 			call: func(ctx context.Context, l *life, o ...grpc.CallOption) (proto.Message, error) {
 				return l.r.ControllerUnpublishVolume(ctx, l.v.detachRequest(), o...)
@@ -153,7 +155,7 @@ func stageScenarios() []scenario {
 	return []scenario{
 		{name: "stage a blank volume", on: everywhere, short: true, prepare: attached, call: call, done: live},
 		{name: "stage a blank xfs volume", on: onLoop, capability: mountCapability("xfs"), prepare: attached, call: call, done: live},
-		{name: "stage a raw block volume", on: []string{"loop", "tmpfs"}, capability: blockCapability(), prepare: attached, call: call, done: live},
+		{name: "stage a raw block volume", on: realOnes, capability: blockCapability(), prepare: attached, call: call, done: live},
 		{
 			name: "stage a volume that is larger than its file system", on: onLoop, call: call, done: live,
 			prepare: func(l *life) {
@@ -172,7 +174,7 @@ func stageScenarios() []scenario {
 			prepare: func(l *life) { l.createDirty(); l.v.attach() },
 		},
 		{name: "unstage a volume", on: everywhere, prepare: staged, call: unstage},
-		{name: "unstage a raw block volume", on: []string{"loop", "tmpfs"}, capability: blockCapability(), prepare: staged, call: unstage},
+		{name: "unstage a raw block volume", on: realOnes, capability: blockCapability(), prepare: staged, call: unstage},
 	}
 }
 
@@ -250,8 +252,8 @@ func growthScenarios() []scenario {
 	}
 	return []scenario{
 		{name: "expand a volume in use", on: onLoop, capability: xfs, prepare: used, call: expand, done: live},
-		{name: "expand a volume in use", on: []string{"tmpfs", "memory"}, prepare: used, call: expand, done: live},
-		{name: "expand a raw block volume in use", on: []string{"loop", "tmpfs"}, capability: blockCapability(), prepare: used, call: expand, done: live},
+		{name: "expand a volume in use", on: onTmpfs, prepare: used, call: expand, done: live},
+		{name: "expand a raw block volume in use", on: realOnes, capability: blockCapability(), prepare: used, call: expand, done: live},
 		{name: "expand a file system in use", on: onLoop, capability: xfs, prepare: grown, call: expandNode, done: live},
 		{name: "expand a file system in use", on: onTmpfs, prepare: grown, call: expandNode, done: live},
 	}
@@ -259,14 +261,14 @@ func growthScenarios() []scenario {
 
 func snapshotScenarios() []scenario {
 	call := func(ctx context.Context, l *life, o ...grpc.CallOption) (proto.Message, error) {
-		return l.r.CreateSnapshot(ctx, l.snapshotRequest(l.v), o...)
+		return l.r.CreateSnapshot(ctx, l.snapshotRequest(l.v, "-cut"), o...)
 	}
 	used := func(l *life) { l.v.create(); l.v.up(); l.v.write() }
 	unused := func(l *life) { used(l); l.v.down() }
 	// live restores the snapshot, after the volume was written to.
 	live := func(l *life, resp proto.Message) {
 		id := resp.(*csi.CreateSnapshotResponse).GetSnapshot().GetSnapshotId()
-		l.snapshots = append(l.snapshots, id)
+		l.snapshots = append(l.snapshots, snapshot{l.name, id})
 		sum := l.v.sum
 		l.v.up()
 		l.v.requireData()
@@ -277,12 +279,12 @@ func snapshotScenarios() []scenario {
 		restored.requireSum(sum)
 	}
 	remove := func(ctx context.Context, l *life, o ...grpc.CallOption) (proto.Message, error) {
-		return l.r.DeleteSnapshot(ctx, &csi.DeleteSnapshotRequest{SnapshotId: l.snapshots[0]}, o...)
+		return l.r.DeleteSnapshot(ctx, &csi.DeleteSnapshotRequest{SnapshotId: l.snapshots[0].id}, o...)
 	}
 	return []scenario{
-		{name: "snapshot a volume", on: everywhere, prepare: unused, call: call, done: live},
+		{name: "snapshot a volume", on: realOnes, prepare: unused, call: call, done: live},
 		{name: "snapshot a raw block volume", on: onTmpfs, capability: blockCapability(), prepare: unused, call: call, done: live},
 		{name: "snapshot a volume in use", on: onLoop, short: true, prepare: used, call: call, done: live},
-		{name: "delete a snapshot", on: everywhere, prepare: func(l *life) { l.v.create(); l.snapshot(l.v) }, call: remove},
+		{name: "delete a snapshot", on: realOnes, prepare: func(l *life) { l.v.create(); l.snapshot(l.v, "-cut") }, call: remove},
 	}
 }

@@ -1,10 +1,12 @@
 package fuzzing_test
 
 import (
+	"context"
 	"errors"
 	"io"
 	"slices"
 	"testing"
+	"time"
 
 	"github.com/container-storage-interface/spec/lib/go/csi"
 	"github.com/stretchr/testify/require"
@@ -71,6 +73,8 @@ type programCall struct {
 	dress   byte
 }
 
+const patience = time.Minute
+
 // most is how many calls a program makes.
 const most = 8
 
@@ -99,12 +103,15 @@ func newMessage(d protoreflect.MessageDescriptor) proto.Message {
 
 // call makes a call and reads its answer to the end.
 func (w *world) call(t *testing.T, c programCall) error {
+	// No call waits for anything: one that does not end has found a deadlock.
+	ctx, cancel := context.WithTimeout(t.Context(), patience)
+	defer cancel()
 	full := "/" + string(c.method.Parent().FullName()) + "/" + string(c.method.Name())
 	reply := newMessage(c.method.Output())
 	if !c.method.IsStreamingServer() {
-		return w.conn.Invoke(t.Context(), full, c.request, reply)
+		return w.conn.Invoke(ctx, full, c.request, reply)
 	}
-	stream, err := w.conn.NewStream(t.Context(), &grpc.StreamDesc{ServerStreams: true}, full)
+	stream, err := w.conn.NewStream(ctx, &grpc.StreamDesc{ServerStreams: true}, full)
 	require.NoError(t, err)
 	err = stream.SendMsg(c.request)
 	if err == nil {
@@ -164,6 +171,14 @@ func seeds(f *testing.F) (programs [][]byte) {
 	})
 	add("ListVolumes", &csi.ListVolumesRequest{MaxEntries: 1}, "ListVolumes", &csi.ListVolumesRequest{MaxEntries: 1, StartingToken: "after-1"},
 		"ListSnapshots", &csi.ListSnapshotsRequest{MaxEntries: 1, StartingToken: "after-x"})
+	add("CreateVolumeGroupSnapshot", &csi.CreateVolumeGroupSnapshotRequest{Name: "both"},
+		"GetVolumeGroupSnapshot", &csi.GetVolumeGroupSnapshotRequest{},
+		"DeleteVolumeGroupSnapshot", &csi.DeleteVolumeGroupSnapshotRequest{}, "GetVolumeGroupSnapshot", &csi.GetVolumeGroupSnapshotRequest{})
+	add("ControllerModifyVolume", &csi.ControllerModifyVolumeRequest{MutableParameters: map[string]string{"health": "DEGRADED:Reason:words"}},
+		"ControllerGetVolumeHealth", &csi.ControllerGetVolumeHealthRequest{}, "NodeGetVolumeHealth", &csi.NodeGetVolumeHealthRequest{},
+		"ControllerListVolumeHealth", &csi.ControllerListVolumeHealthRequest{MaxEntries: 1}, "ControllerGetVolume", &csi.ControllerGetVolumeRequest{})
+	add("GetMetadataAllocated", &csi.GetMetadataAllocatedRequest{StartingOffset: 4096, MaxResults: 2},
+		"GetMetadataDelta", &csi.GetMetadataDeltaRequest{}, "GetSnapshot", &csi.GetSnapshotRequest{})
 	add("ValidateVolumeCapabilities", &csi.ValidateVolumeCapabilitiesRequest{}, "GetCapacity", &csi.GetCapacityRequest{})
 	return programs
 }

@@ -20,13 +20,17 @@ import (
 	"github.com/csiemu/csiemu/emulator"
 )
 
-// world is an emulator with a volume in use, one that is not, and a snapshot.
+// world is an emulator with a volume in use, one that is not, a snapshot and a
+// group snapshot.
 type world struct {
 	conn *grpc.ClientConn
 	// dir is where all paths are.
-	dir            string
-	volumes        [2]string
-	snapshot       string
+	dir      string
+	volumes  [2]string
+	snapshot string
+	group    string
+	// members are the snapshots of the group.
+	members        []string
 	publishContext map[string]string
 }
 
@@ -68,6 +72,14 @@ func (w *world) furnish(t *testing.T) {
 	snap, err := array.CreateSnapshot(t.Context(), &csi.CreateSnapshotRequest{Name: "cut", SourceVolumeId: w.volumes[0]})
 	require.NoError(t, err)
 	w.snapshot = snap.GetSnapshot().GetSnapshotId()
+	group, err := csi.NewGroupControllerClient(w.conn).CreateVolumeGroupSnapshot(t.Context(), &csi.CreateVolumeGroupSnapshotRequest{
+		Name: "group", SourceVolumeIds: w.volumes[:],
+	})
+	require.NoError(t, err)
+	w.group = group.GetGroupSnapshot().GetGroupSnapshotId()
+	for _, s := range group.GetGroupSnapshot().GetSnapshots() {
+		w.members = append(w.members, s.GetSnapshotId())
+	}
 	attached, err := array.ControllerPublishVolume(t.Context(), &csi.ControllerPublishVolumeRequest{
 		VolumeId: w.volumes[0], NodeId: nodeName, VolumeCapability: capability(),
 	})
@@ -127,36 +139,41 @@ func (w *world) dress(m protoreflect.Message, how byte) {
 				m.Mutable(field).Map().Set(protoreflect.ValueOfString(k).MapKey(), protoreflect.ValueOfString(v))
 			}
 		case field.Kind() == protoreflect.StringKind && !field.IsMap():
-			if text := w.text(string(field.Name()), how); text == "" {
-			} else if field.IsList() {
-				m.Mutable(field).List().Append(protoreflect.ValueOfString(text))
-			} else {
-				m.Set(field, protoreflect.ValueOfString(text))
+			for _, text := range w.texts(string(field.Name()), how) {
+				if field.IsList() {
+					m.Mutable(field).List().Append(protoreflect.ValueOfString(text))
+				} else {
+					m.Set(field, protoreflect.ValueOfString(text))
+				}
 			}
 		}
 	}
 }
 
-// text is what a field is filled in with, empty for nothing.
-func (w *world) text(field string, how byte) string {
+// texts are what a field is filled in with.
+func (w *world) texts(field string, how byte) []string {
 	isID, isPath := how&ids != 0, how&paths != 0
 	switch {
 	case isID && (strings.HasPrefix(field, "volume_id") || strings.HasPrefix(field, "source_volume_id")):
-		return w.volumes[how&idle/idle]
+		return []string{w.volumes[how&idle/idle]}
+	case isID && field == "group_snapshot_id":
+		return []string{w.group}
+	case isID && field == "snapshot_ids":
+		return w.members
 	case isID && strings.Contains(field, "snapshot_id"):
-		return w.snapshot
+		return []string{w.snapshot}
 	case isID && field == "node_id":
-		return nodeName
+		return []string{nodeName}
 	case isID && field == "name":
-		return "named"
+		return []string{"named"}
 	case isPath && field == "staging_target_path":
-		return staging
+		return []string{staging}
 	case isPath && strings.HasSuffix(field, "_path") && how&another != 0:
-		return "/directory/other"
+		return []string{"/directory/other"}
 	case isPath && strings.HasSuffix(field, "_path"):
-		return target
+		return []string{target}
 	}
-	return ""
+	return nil
 }
 
 // confine puts all paths of a message into the world's directory: the driver makes

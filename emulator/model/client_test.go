@@ -149,7 +149,7 @@ func (c *client) hurry(ctx context.Context, cancel func()) (context.Context, fun
 
 // request makes a request for objects of f. Requests for a node go to node.
 func (c *client) request(f *family, node string) proto.Message {
-	id := c.id(f, f.volumes)
+	id := c.id(f, f.volumes[:1+c.random.IntN(5)/4])
 	staging, target := pick(c, c.paths(node, id, "s")), pick(c, c.paths(node, id, "t"))
 	if c.random.IntN(4) > 0 {
 		staging = c.paths(node, id, "s")[0]
@@ -157,33 +157,33 @@ func (c *client) request(f *family, node string) proto.Message {
 	switch n := c.random.IntN(100); {
 	case n < 12:
 		return c.createRequest(f)
-	case n < 17:
+	case n < 15:
 		return &csi.DeleteVolumeRequest{VolumeId: id}
-	case n < 30:
+	case n < 28:
 		r := &csi.ControllerPublishVolumeRequest{VolumeId: id, NodeId: node, VolumeCapability: c.capability()}
 		r.Readonly = access.ReaderOnly(r.GetVolumeCapability().GetAccessMode().GetMode()) && c.random.IntN(2) == 0
 		return r
-	case n < 34:
+	case n < 31:
 		return &csi.ControllerUnpublishVolumeRequest{VolumeId: id, NodeId: pick(c, []string{node, node, ""})}
-	case n < 47:
+	case n < 46:
 		f.mu.Lock()
 		defer f.mu.Unlock()
 		return &csi.NodeStageVolumeRequest{
 			VolumeId: id, StagingTargetPath: staging, VolumeCapability: c.capability(), PublishContext: f.contexts[[2]string{id, node}],
 		}
-	case n < 52:
+	case n < 50:
 		return &csi.NodeUnstageVolumeRequest{VolumeId: id, StagingTargetPath: staging}
-	case n < 64:
+	case n < 65:
 		return &csi.NodePublishVolumeRequest{
 			VolumeId: id, StagingTargetPath: staging, TargetPath: target, VolumeCapability: c.capability(), Readonly: c.random.IntN(6) == 0,
 		}
-	case n < 72:
+	case n < 71:
 		return &csi.NodeUnpublishVolumeRequest{VolumeId: id, TargetPath: target}
-	case n < 76:
+	case n < 77:
 		return &csi.NodeGetVolumeStatsRequest{VolumeId: id, VolumePath: pick(c, []string{staging, target})}
-	case n < 78:
+	case n < 80:
 		return &csi.NodeExpandVolumeRequest{VolumeId: id, VolumePath: pick(c, []string{staging, target})}
-	case n < 82:
+	case n < 83:
 		return &csi.ControllerExpandVolumeRequest{VolumeId: id, CapacityRange: size(pick(c, []int64{32, 48, 64}) * mib)}
 	case n < 85:
 		return &csi.ValidateVolumeCapabilitiesRequest{VolumeId: id, VolumeCapabilities: []*csi.VolumeCapability{capability(writer)}}
@@ -191,7 +191,7 @@ func (c *client) request(f *family, node string) proto.Message {
 		return &csi.ListVolumesRequest{}
 	case n < 93:
 		return &csi.CreateSnapshotRequest{Name: pick(c, f.snapshots), SourceVolumeId: id}
-	case n < 97:
+	case n < 96:
 		return &csi.DeleteSnapshotRequest{SnapshotId: c.id(f, f.snapshots)}
 	}
 	return &csi.ListSnapshotsRequest{}

@@ -53,22 +53,22 @@ func loopSetup(strict bool) setup {
 
 func TestManyCallersOfMemory(t *testing.T) {
 	t.Parallel()
-	compare(t, memorySetup(false), 12)
+	compare(t, memorySetup(false), 8)
 }
 
 func TestManyCallersOfMemoryWithStrictLocks(t *testing.T) {
 	t.Parallel()
-	compare(t, memorySetup(true), 12)
+	compare(t, memorySetup(true), 8)
 }
 
 func TestManyCallersOfLoop(t *testing.T) {
 	t.Parallel()
-	compare(t, loopSetup(false), 2)
+	compare(t, loopSetup(false), 3)
 }
 
 func TestManyCallersOfLoopWithStrictLocks(t *testing.T) {
 	t.Parallel()
-	compare(t, loopSetup(true), 2)
+	compare(t, loopSetup(true), 3)
 }
 
 // compare runs rounds of many callers, and asserts that each was answered as the
@@ -81,7 +81,7 @@ func compare(t *testing.T, s setup, rounds int) {
 		t.Logf("round %d: %s=%d", i, seedVariable, seed+uint64(i))
 		playRound(t, s, seed+uint64(i), seen)
 	}
-	requireEverythingSeen(t, seen, rounds)
+	requireEverythingSeen(t, seen, !s.devices && rounds >= 8)
 }
 
 func number(t *testing.T, variable string, otherwise uint64) uint64 {
@@ -145,9 +145,9 @@ func answerKind(o *operation) string {
 	return o.code.String()
 }
 
-// requireEverythingSeen asserts that a run was worth it: every method succeeded,
-// and calls were refused and given up.
-func requireEverythingSeen(t *testing.T, seen map[string]int, rounds int) {
+// requireEverythingSeen asserts that a run was worth it, if it was long enough for
+// that: every method succeeded, and calls were refused.
+func requireEverythingSeen(t *testing.T, seen map[string]int, enough bool) {
 	t.Helper()
 	counts := make([]string, 0, len(seen))
 	methods := map[string]bool{}
@@ -158,7 +158,7 @@ func requireEverythingSeen(t *testing.T, seen map[string]int, rounds int) {
 	}
 	slices.Sort(counts)
 	t.Log(strings.Join(counts, ", "))
-	if rounds < 10 {
+	if !enough {
 		return
 	}
 	require.Len(t, methods, 16)

@@ -16,6 +16,9 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"maps"
+	"slices"
+	"strings"
 	"sync"
 
 	"github.com/csiemu/csiemu/backends"
@@ -94,8 +97,8 @@ func Open(ctx context.Context, o Options) (*Node, error) {
 		if err := json.Unmarshal(data, v); err != nil {
 			return fmt.Errorf("decode: %w: %w", err, record.ErrDamaged)
 		}
-		if recordID(v.ID) != id || v.StagingPath == "" {
-			return fmt.Errorf("it says to be volume %q at %q: %w", v.ID, v.StagingPath, record.ErrDamaged)
+		if recordID(v.ID) != id || v.StagingPath == "" || v.Staged.Path == "" {
+			return fmt.Errorf("it says to be volume %q at %q, staged at %q: %w", v.ID, v.StagingPath, v.Staged.Path, record.ErrDamaged)
 		}
 		n.volumes[v.ID] = v
 		return nil
@@ -162,6 +165,15 @@ func (n *Node) Volumes() []string {
 		ids = append(ids, id)
 	}
 	return ids
+}
+
+// Records are the records of all volumes, by id. They are not to be changed.
+func (n *Node) Records() []*Volume {
+	n.mu.RLock()
+	defer n.mu.RUnlock()
+	all := slices.Collect(maps.Values(n.volumes))
+	slices.SortFunc(all, func(v, w *Volume) int { return strings.Compare(v.ID, w.ID) })
+	return all
 }
 
 func (n *Node) get(id string) (*Volume, bool) {

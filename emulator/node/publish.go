@@ -68,9 +68,6 @@ func (n *Node) publishStaged(ctx context.Context, req PublishRequest) error {
 // stageHere stages a volume of a driver whose callers don't, in a directory of
 // the node's own.
 func (n *Node) stageHere(ctx context.Context, req PublishRequest) error {
-	if err := os.MkdirAll(req.StagingPath, 0o700); err != nil {
-		return err
-	}
 	return n.Stage(ctx, StageRequest{
 		VolumeID: req.VolumeID, PublishContext: req.PublishContext, Path: req.StagingPath, Capability: req.Capability,
 	})

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"os"
 
 	"github.com/csiemu/csiemu/backends"
 	"github.com/csiemu/csiemu/emulator/access"
@@ -85,6 +86,9 @@ func (n *Node) stage(ctx context.Context, req StageRequest) error {
 		return err
 	}
 	err := step.Done(ctx, "node.volume.staging")
+	if err == nil && !n.Stages {
+		err = os.MkdirAll(req.Path, 0o700)
+	}
 	var publishContext map[string]string
 	if err == nil {
 		publishContext, err = n.reach(ctx, v, req.PublishContext)

@@ -4,11 +4,10 @@ import (
 	"fmt"
 	"strings"
 
-	"github.com/container-storage-interface/spec/lib/go/csi"
-	"google.golang.org/protobuf/proto"
 	"google.golang.org/protobuf/reflect/protoreflect"
 
 	"github.com/csiemu/csiemu/internal/safepath"
+	"github.com/csiemu/csiemu/journal/redact"
 )
 
 // rule is the check of one field. The value is present.
@@ -71,7 +70,7 @@ func (all shapes) ruleOf(field protoreflect.FieldDescriptor) rule {
 	switch {
 	case field.IsMap():
 		switch {
-		case secret(field):
+		case redact.Marked(field):
 			return checkSecrets
 		case field.ContainingMessage().FullName() == "csi.v1.Topology":
 			return checkSegments
@@ -108,12 +107,6 @@ func (all shapes) ruleOf(field protoreflect.FieldDescriptor) rule {
 		return each(checkID)
 	}
 	return checkID
-}
-
-// secret reports whether the specification marks a field as secret.
-func secret(field protoreflect.FieldDescriptor) bool {
-	marked, _ := proto.GetExtension(field.Options(), csi.E_CsiSecret).(bool)
-	return marked
 }
 
 func each(check rule) rule {

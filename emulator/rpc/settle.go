@@ -8,6 +8,8 @@ import (
 
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
+
+	"github.com/csiemu/csiemu/journal/redact"
 )
 
 // recover keeps a panic from ending the process, and so the service of all
@@ -48,7 +50,7 @@ func (c *chain) panicked(ctx context.Context, call *Call, reason any) error {
 	if c.o.Log != nil {
 		c.o.Log.LogAttrs(ctx, slog.LevelError, "panic in a call",
 			slog.String("method", call.method.name),
-			slog.String("panic", censor(call.Request, fmt.Sprint(reason))),
+			slog.String("panic", redact.Text(call.Request, fmt.Sprint(reason))),
 			slog.String("stack", string(debug.Stack())))
 	}
 	return status.Errorf(codes.Internal, "%s: the driver failed by a fault of its own; its log has the details", call.method.name)

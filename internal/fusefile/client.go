@@ -159,9 +159,11 @@ func Kill(ctx context.Context, dir string) error {
 	if err := kill(c.pid); err != nil {
 		return fmt.Errorf("kill holder in %s: %w", dir, err)
 	}
-	ctx, cancel := context.WithTimeout(ctx, answerPatience)
-	defer cancel()
-	return ended(ctx, dir, c.pid)
+	lock, err := ended(ctx, dir, c.pid)
+	if err != nil {
+		return fmt.Errorf("kill holder in %s: %w", dir, err)
+	}
+	return lock.Close()
 }
 
 // kill is for a process that has a connection to this one, so its number is its
@@ -173,14 +175,15 @@ func kill(pid int) error {
 	return nil
 }
 
-// ended waits until the holder is gone.
-func ended(ctx context.Context, dir string, pid int) error {
+// ended waits until the holder is gone, and returns its lock.
+func ended(ctx context.Context, dir string, pid int) (*os.File, error) {
+	ctx, cancel := context.WithTimeout(ctx, answerPatience)
+	defer cancel()
 	lock, err := awaitLock(ctx, dir)
-	if err != nil {
-		return err
+	if err == nil {
+		reap(pid)
 	}
-	reap(pid)
-	return lock.Close()
+	return lock, err
 }
 
 // reap takes the exit status of a process that has ended, if it was a child of

@@ -5,6 +5,7 @@ package fusefile_test
 import (
 	"context"
 	"crypto/rand"
+	"fmt"
 	"os"
 	"path/filepath"
 	"strings"
@@ -26,7 +27,16 @@ const (
 	patience = 30 * time.Second
 )
 
-func TestMain(m *testing.M) { testenv.Main(m) }
+func TestMain(m *testing.M) {
+	if dir := os.Getenv(parentVariable); dir != "" {
+		if err := beParent(dir, os.Getenv(parentVariable+"_TIED") == "true"); err != nil {
+			fmt.Fprintln(os.Stderr, err)
+			os.Exit(1)
+		}
+		return
+	}
+	testenv.Main(m)
+}
 
 // rig is a holder and its image.
 type rig struct {

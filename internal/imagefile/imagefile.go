@@ -93,7 +93,7 @@ func Open(dir string, readOnly bool) (*os.File, error) {
 	}
 	f, err := os.OpenFile(Path(dir), flag|unix.O_NOFOLLOW, 0)
 	if errors.Is(err, fs.ErrNotExist) {
-		return nil, fmt.Errorf("%w: %w", err, backends.ErrDataLoss)
+		return nil, fmt.Errorf("its bytes are lost: %w: %w", err, backends.ErrDataLoss)
 	}
 	return f, err
 }

@@ -1,0 +1,138 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+
+	"github.com/container-storage-interface/spec/lib/go/csi"
+
+	"github.com/csiemu/csiemu/cmd/csiemu/internal/leaks"
+	"github.com/csiemu/csiemu/cmd/csiemu/internal/store"
+	"github.com/csiemu/csiemu/conformance"
+	"github.com/csiemu/csiemu/emulator"
+)
+
+const (
+	// backendVolumeBytes is the default size of volumes of an own emulator.
+	backendVolumeBytes = 32 << 20
+	// backendAttachLimit is few enough to be reached by a row.
+	backendAttachLimit = 8
+)
+
+// serveTarget serves an emulator with two nodes in a directory below target.Dir,
+// and tells the target of it. end stops it and says what it has left.
+func serveTarget(ctx context.Context, backend string, target *conformance.Target) (end func() error, err error) {
+	dir, err := filepath.EvalSymlinks(target.Dir)
+	if err == nil {
+		dir, err = os.MkdirTemp(dir, "csiemu-conform-")
+	}
+	if err != nil {
+		return nil, fmt.Errorf("make a directory for the emulator: %w", err)
+	}
+	defer func() {
+		if err != nil {
+			err = errors.Join(err, os.RemoveAll(dir))
+		}
+	}()
+	config := conformConfig(backend, dir)
+	config.Backend, err = store.New(ctx, backend, store.Options{Dir: config.StateDir})
+	if err != nil {
+		return nil, err
+	}
+	emu, err := emulator.New(ctx, config)
+	if err != nil {
+		return nil, err
+	}
+	// The rows end before the server does, also when ctx ends.
+	serving, stop := context.WithCancel(context.WithoutCancel(ctx))
+	endpoints := config.Endpoints("unix://" + filepath.Join(dir, "csi.sock"))
+	listeners, err := emulator.Listen(serving, endpoints...)
+	if err != nil {
+		stop()
+		return nil, errors.Join(err, emu.Close())
+	}
+	served := make(chan error, 1)
+	go func() { served <- emu.ServeOn(serving, listeners) }()
+	conn, err := dialDriver(endpoints[0])
+	if err != nil {
+		stop()
+		return nil, errors.Join(err, <-served, emu.Close())
+	}
+	target.Controller, target.Dir = conn, dir
+	describe(backend, config.Nodes[1].Name, target)
+	return func() error {
+		left := leftInArray(context.WithoutCancel(ctx), csi.NewControllerClient(conn))
+		err := errors.Join(left, conn.Close())
+		stop()
+		return errors.Join(err, <-served, emu.Close(), removeUnused(ctx, dir))
+	}, nil
+}
+
+// conformConfig is an emulator with two nodes, whose state is in memory but for
+// volumes.
+func conformConfig(backend, dir string) emulator.Config {
+	profile := emulator.DefaultProfile(backend)
+	profile.MaxVolumesPerNode = backendAttachLimit
+	return emulator.Config{
+		Profile: profile, StateDir: filepath.Join(dir, "state"),
+		Pools: map[string]int64{emulator.DefaultPool: emulator.DefaultPoolBytes, "other": emulator.DefaultPoolBytes},
+		Nodes: []emulator.Node{{Name: "node-a"}, {Name: "node-b", Endpoint: "unix://" + filepath.Join(dir, "node-b.sock")}},
+	}
+}
+
+// describe tells a target what is known of the emulator that conformConfig
+// describes, where the flags do not.
+func describe(backend, secondNode string, target *conformance.Target) {
+	for into, value := range map[*map[string]string]map[string]string{
+		&target.OtherParameters:    {"pool": "other"},
+		&target.ModifiedParameters: {"health": "DEGRADED:SlowDisk"},
+		&target.RefusedParameters:  {"colour": "blue"},
+	} {
+		if *into == nil {
+			*into = value
+		}
+	}
+	if key := emulator.DefaultProfile(backend).NodeTopologyKey; key != "" && target.OtherTopology == nil {
+		target.OtherTopology = map[string]string{key: secondNode}
+	}
+	if target.SecondNodeID == "" {
+		target.SecondNodeID = secondNode
+	}
+	if backend == store.Memory {
+		target.NoData = true // it keeps none
+	}
+}
+
+// leftInArray says which volumes and snapshots are still there.
+func leftInArray(ctx context.Context, controller csi.ControllerClient) error {
+	volumes, err := controller.ListVolumes(ctx, &csi.ListVolumesRequest{})
+	if err != nil {
+		return fmt.Errorf("list what is left: %w", err)
+	}
+	snapshots, err := controller.ListSnapshots(ctx, &csi.ListSnapshotsRequest{})
+	if err != nil {
+		return fmt.Errorf("list what is left: %w", err)
+	}
+	if v, s := len(volumes.GetEntries()), len(snapshots.GetEntries()); v+s > 0 {
+		return fmt.Errorf("the rows left %d volumes and %d snapshots", v, s)
+	}
+	return nil
+}
+
+// removeUnused removes the emulator's directory, unless something uses it.
+func removeUnused(ctx context.Context, dir string) error {
+	left, err := leaks.Under(context.WithoutCancel(ctx), dir)
+	if err != nil {
+		return fmt.Errorf("look what is left in %s: %w", dir, err)
+	}
+	if len(left) > 0 {
+		return fmt.Errorf("left behind in %s: %v", dir, left)
+	}
+	if err := os.RemoveAll(dir); err != nil {
+		return fmt.Errorf("remove the emulator's directory: %w", err)
+	}
+	return nil
+}

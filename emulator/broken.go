@@ -1,0 +1,58 @@
+package emulator
+
+import (
+	"maps"
+	"slices"
+	"strings"
+	"sync"
+
+	"github.com/csiemu/csiemu/fault"
+)
+
+// broken is what was last done to the bytes of volumes. It is safe for concurrent
+// use.
+type broken struct {
+	mu sync.Mutex
+	// ids are the faults that each volume suffers from, mechanisms how.
+	ids        map[string]string
+	mechanisms map[string][]string
+}
+
+func (b *broken) set(volumeID, ids string, mechanisms []string) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if ids == "" {
+		delete(b.ids, volumeID)
+		delete(b.mechanisms, volumeID)
+		return
+	}
+	if b.ids == nil {
+		b.ids, b.mechanisms = map[string]string{}, map[string][]string{}
+	}
+	b.ids[volumeID], b.mechanisms[volumeID] = ids, mechanisms
+}
+
+// of are the mechanisms of the faults of a volume.
+func (b *broken) of(volumeID string) []string {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.mechanisms[volumeID]
+}
+
+// volumes are the ids of those that suffer.
+func (b *broken) volumes() []string {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return slices.Collect(maps.Keys(b.ids))
+}
+
+// forget makes the faults be given to a volume again.
+func (b *broken) forget(volumeID string) { b.set(volumeID, "", nil) }
+
+func idsOf(firings []fault.Firing) string {
+	var ids []string
+	for _, f := range firings {
+		ids = append(ids, f.ID)
+	}
+	return strings.Join(ids, ",")
+}

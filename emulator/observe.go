@@ -1,0 +1,52 @@
+package emulator
+
+import (
+	"context"
+
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
+	"google.golang.org/protobuf/proto"
+
+	"github.com/csiemu/csiemu/emulator/rpc"
+	"github.com/csiemu/csiemu/journal"
+)
+
+// openCall is the key of the journal's entry in the context of a call.
+type openCall struct{}
+
+// entryOf is the entry of the call of ctx; nil without a journal.
+func entryOf(ctx context.Context) *journal.Open {
+	o, _ := ctx.Value(openCall{}).(*journal.Open)
+	return o
+}
+
+// observe enters a call in the journal, from begin to end. It is the step around
+// all others.
+func (e *Emulator) observe(ctx context.Context, c *rpc.Call) error {
+	open := e.journal.Begin(c.Method, c.Node, c.Request)
+	err := c.Next(context.WithValue(ctx, openCall{}, open))
+	e.unready.mark(c.Reply)
+	reply, _ := c.Reply.(proto.Message)
+	open.End(reply, err)
+	if e.checker != nil {
+		e.checker.End(open.Entry())
+	}
+	return err
+}
+
+// supervise has the checker of the caller look at a call whose fields are right.
+// With Config.Strict a call that breaks the lifecycle is refused.
+func (e *Emulator) supervise(ctx context.Context, c *rpc.Call) error {
+	open := entryOf(ctx)
+	if e.checker == nil || open == nil {
+		return c.Next(ctx)
+	}
+	for _, f := range e.checker.Begin(open.Entry()) {
+		open.Find(f.String())
+		if e.config.Strict {
+			return status.Error(codes.FailedPrecondition, f.String())
+		}
+		e.log.WarnContext(ctx, "the caller breaks the lifecycle", "rule", string(f.Rule), "what", f.What, "clause", f.Clause())
+	}
+	return c.Next(ctx)
+}

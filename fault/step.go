@@ -1,0 +1,32 @@
+package fault
+
+import (
+	"fmt"
+	"slices"
+
+	"github.com/csiemu/csiemu/internal/step"
+)
+
+// KillPoints are the steps that crash and partial can name, with what has been
+// done when they are reached and the RPCs that pass them.
+func KillPoints() []KillPoint {
+	var all []KillPoint
+	for _, s := range step.All() {
+		all = append(all, KillPoint{Name: s.Name, After: s.After, During: s.During})
+	}
+	return all
+}
+
+// KillPoint is a place where a call can be stopped.
+type KillPoint struct {
+	Name   string   `json:"name"`
+	After  string   `json:"after"`
+	During []string `json:"during"`
+}
+
+func checkStep(name string) error {
+	if slices.ContainsFunc(step.All(), func(s step.Step) bool { return s.Name == name }) {
+		return nil
+	}
+	return fmt.Errorf("%q is no kill point; csiemu fault points lists them", name)
+}

@@ -1,0 +1,72 @@
+package lifecycle
+
+import (
+	"fmt"
+	"time"
+
+	"google.golang.org/grpc/codes"
+
+	"github.com/csiemu/csiemu/journal"
+)
+
+// retryKey identifies calls that are attempts at the same.
+type retryKey struct{ method, node, name, object string }
+
+// retry is a call that failed in a way that asks for a back-off.
+type retry struct {
+	failed *journal.Entry
+	ended  time.Time
+	// waited is how long the caller waited before that call, 0 for the first.
+	waited time.Duration
+}
+
+func keyOf(e *journal.Entry) retryKey {
+	k := retryKey{method: e.Method, node: e.Node, name: e.Name, object: e.Volume}
+	if e.Name != "" {
+		k.object = ""
+	} else if e.Volume == "" {
+		k.object = e.Snapshot + "/" + e.Group
+	}
+	return k
+}
+
+// longestBackoff is where callers may stop waiting longer each time.
+const longestBackoff = time.Second
+
+// checkRetry finds retries that come too soon, and waits that become shorter
+// instead of longer. Half a wait is left for jitter.
+func (c *Checker) checkRetry(e *journal.Entry) []Finding {
+	last, retried := c.retries[keyOf(e)]
+	if !retried || c.o.MinBackoff < 0 {
+		return nil
+	}
+	waited, least := e.Time.Sub(last.ended), max(c.o.MinBackoff, min(last.waited, longestBackoff)/2)
+	if waited >= least {
+		return nil
+	}
+	return []Finding{{
+		Rule: RetryTooSoon, Call: e, Earlier: last.failed,
+		What: fmt.Sprintf("it is tried again after %s, not before %s would be", waited.Round(time.Millisecond), least),
+	}}
+}
+
+// mostRetries bounds what is kept of calls that nobody tries again.
+const mostRetries = 10_000
+
+func (c *Checker) learnRetry(e *journal.Entry) {
+	k := keyOf(e)
+	last, retried := c.retries[k]
+	switch e.Code {
+	case codes.Aborted, codes.Unavailable, codes.ResourceExhausted, codes.FailedPrecondition, codes.Internal, codes.NotFound, codes.AlreadyExists, codes.OutOfRange, codes.InvalidArgument, codes.Unauthenticated, codes.PermissionDenied:
+		next := retry{failed: e, ended: e.Time.Add(e.Duration)}
+		if retried {
+			next.waited = e.Time.Sub(last.ended)
+		}
+		if len(c.retries) >= mostRetries {
+			clear(c.retries)
+		}
+		c.retries[k] = next
+	default:
+		delete(c.retries, k)
+	}
+}
