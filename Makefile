@@ -4,10 +4,13 @@ GO       ?= go
 # Packages to test, lint and measure; flags for go test.
 PKGS     ?= ./...
 ARGS     ?=
-# Time of one fuzz target, repetitions of a benchmark, rounds of the soak.
+# Time of one fuzz target, repetitions of a benchmark, rounds and kills of the soak.
 FUZZTIME ?= 10s
 COUNT    ?= 6
 ROUNDS   ?= 20
+KILLS    ?= 1000
+# Backends whose drivers conform holds against the specification.
+BACKENDS ?= loop tmpfs memory
 # Packages whose tests also run in a virtual machine with Debian's kernel.
 VM_PACKAGES ?= ./internal/kernel ./internal/loopdev ./internal/mount ./internal/filesystem ./internal/freeze \
 	./internal/blockio ./internal/treecopy ./internal/nodemount ./backends/loop ./backends/tmpfs \
@@ -20,7 +23,7 @@ export PATH := $(PATH):/usr/sbin:/sbin
 TEST  := $(GO) test -race -shuffle=on -p $(shell nproc 2>/dev/null || echo 2) -timeout 20m
 
 .DEFAULT_GOAL := help
-.PHONY: help run build test test-vm lint fmt bench fuzz soak packages clean
+.PHONY: help run build test test-vm conform lint fmt bench fuzz soak packages clean
 
 help: ## list these targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-10s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -37,6 +40,12 @@ test: packages ## run every test of this machine, with the race detector (PKGS, 
 test-vm: ## run the kernel tests in a virtual machine (VM_PACKAGES)
 	@tools/packages.sh vm
 	@testvm/run.sh $(VM_PACKAGES)
+
+conform: build packages ## hold each backend's driver against CSI 1.13, row by row (BACKENDS, ARGS="--must-only")
+	@failed=0; for backend in $(BACKENDS); do \
+		echo "== $$backend"; \
+		bin/csiemu conform --backend $$backend $(ARGS) || failed=1; \
+	done; exit $$failed
 
 lint: ## check style, imports and that it builds on other systems
 	$(TOOL) golangci-lint run --allow-parallel-runners $(PKGS)
@@ -60,7 +69,8 @@ fuzz: ## run each fuzz target for FUZZTIME
 		done; \
 	done
 
-soak: packages ## run the tests ROUNDS times, two runs at once, and fuzz for ten minutes a target
+soak: packages ## kill an emulator KILLS times, run the tests ROUNDS times, two runs at once, and fuzz for ten minutes a target
+	CSIEMU_KILLS=$(KILLS) $(GO) test -race -count=1 -timeout 120m -run 'TestKillsAtRandom|TestEveryKillPoint' -v ./emulator/crash
 	@for round in $$(seq $(ROUNDS)); do \
 		echo "== round $$round of $(ROUNDS)"; \
 		$(TEST) -count=1 $(PKGS) & first=$$!; \

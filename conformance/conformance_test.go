@@ -96,7 +96,7 @@ func run(t *testing.T, s *served, target *conformance.Target, rpcs ...string) {
 		if len(rpcs) > 0 && !slices.Contains(rpcs, all[name].RPC) {
 			continue
 		}
-		t.Run(name, func(t *testing.T) { all[name].Run(t, target) }) //nolint:paralleltest // see the package's documentation
+		t.Run(name, func(t *testing.T) { all[name].Run(t, target) })
 	}
 	s.holdsNothing(t)
 }

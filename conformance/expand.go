@@ -75,7 +75,7 @@ func controllerExpandRows() []row {
 			c.ok(err)
 			equal(c, "bytes", 2*c.volumeBytes(), resp.GetCapacityBytes())
 		}},
-		row{rpc: rpc, name: "refuses a limit below the size that the volume has", clause: "the capacity range is not allowed: OUT_OF_RANGE", needs: needs, run: func(c *check) {
+		row{rpc: rpc, name: "refuses a limit below the size that the volume has", clause: "the capacity range is not allowed: OUT_OF_RANGE", level: Should, needs: needs, run: func(c *check) {
 			v := c.volume("v", func(r *csi.CreateVolumeRequest) { r.CapacityRange.RequiredBytes *= 2 })
 			r := v.expandRequest(c.volumeBytes())
 			r.CapacityRange.LimitBytes = c.volumeBytes()

@@ -67,7 +67,9 @@ func TestRowsFindFaults(t *testing.T) {
 			"GetPluginInfo: answers a name in domain form", `got "-a/b"`,
 		},
 		"a capability twice": {
-			"ControllerGetCapabilities", answer(func(r *csi.ControllerGetCapabilitiesResponse) { r.Capabilities = append(r.Capabilities, r.Capabilities[0]) }),
+			"ControllerGetCapabilities", answer(func(r *csi.ControllerGetCapabilitiesResponse) {
+				r.Capabilities = append(r.Capabilities, r.Capabilities[0])
+			}),
 			"ControllerGetCapabilities: names known capabilities, each once", "twice",
 		},
 		"a reserved capability": {

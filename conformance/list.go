@@ -2,6 +2,7 @@ package conformance
 
 import (
 	"fmt"
+	"maps"
 	"math"
 	"slices"
 
@@ -137,6 +138,16 @@ func (v *volume) listed() *csi.ListVolumesResponse_Entry {
 	return nil
 }
 
+// sameVolume fails the row unless an answer is about the volume, with what must
+// be the same always.
+func (c *check) sameVolume(v *volume, got *csi.Volume) {
+	c.Helper()
+	equal(c, "volume_id", v.GetVolumeId(), got.GetVolumeId())
+	if !maps.Equal(got.GetVolumeContext(), v.GetVolumeContext()) {
+		c.Errorf("want volume_context %v, got %v", v.GetVolumeContext(), got.GetVolumeContext())
+	}
+}
+
 func listRows() []row {
 	const rpc = "ListVolumes"
 	list := func(c *check, max int32, token string) (ids []string, next string, err error) {
@@ -151,13 +162,17 @@ func listRows() []row {
 		return v.GetVolumeId(), v.delete
 	}
 	return append(pages(rpc, []need{creates, lists}, list, make),
-		row{rpc: rpc, name: "lists a volume as it was made", clause: "a volume always has the same volume_context; entries are whole volumes", needs: []need{creates, lists}, run: func(c *check) {
+		row{rpc: rpc, name: "lists a volume with its context", clause: "a volume always has the same volume_context", needs: []need{creates, lists}, run: func(c *check) {
+			v := c.volume("v")
+			c.sameVolume(v, v.listed().GetVolume())
+		}},
+		row{rpc: rpc, name: "lists a volume as it was made", clause: "where a volume is accessible from, and its size, do not depend on who asks", level: Should, needs: []need{creates, lists}, run: func(c *check) {
 			v := c.volume("v")
 			if e := v.listed(); !proto.Equal(e.GetVolume(), v.Volume) {
 				c.Errorf("want %v, got %v", v.Volume, e.GetVolume())
 			}
 		}},
-		row{rpc: rpc, name: "lists a copy with its source", clause: "content_source tells what a volume was made from", needs: []need{creates, lists, clones}, run: func(c *check) {
+		row{rpc: rpc, name: "lists a copy with its source", clause: "content_source tells what a volume was made from", level: Should, needs: []need{creates, lists, clones}, run: func(c *check) {
 			origin := c.volume("origin")
 			v := c.volume("v", origin.from(fromVolume(origin.GetVolumeId()), origin.GetCapacityBytes()))
 			if e := v.listed(); !proto.Equal(e.GetVolume(), v.Volume) {

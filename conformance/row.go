@@ -37,7 +37,9 @@ func (r row) test() Test {
 type spoiled[R proto.Message] struct {
 	name   string
 	clause string
-	edit   func(R)
+	// level is Must if empty.
+	level Level
+	edit  func(R)
 	// codes are the codes that the driver may answer; none means
 	// INVALID_ARGUMENT.
 	codes []codes.Code
@@ -51,7 +53,7 @@ func refusals[R proto.Message](rpc string, needs []need, good func(*check) R, ca
 		if len(want) == 0 {
 			want = []codes.Code{codes.InvalidArgument}
 		}
-		rows = append(rows, row{rpc: rpc, name: b.name, clause: b.clause, needs: needs, run: func(c *check) {
+		rows = append(rows, row{rpc: rpc, name: b.name, clause: b.clause, level: b.level, needs: needs, run: func(c *check) {
 			c.Helper()
 			r := proto.CloneOf(good(c))
 			b.edit(r)

@@ -13,8 +13,9 @@ import (
 	"github.com/csiemu/csiemu/internal/step"
 )
 
-// holderPatience is how long a holder may take to end whose file nobody uses.
-const holderPatience = 10 * time.Second
+// holderPatience is how long a holder may take to end whose file nobody uses. One
+// that does not answer takes the longest, until it is killed.
+const holderPatience = 20 * time.Second
 
 // free takes the device of a volume's attachment away, and what is under it.
 func (b *Backend) free(ctx context.Context, v backends.Volume, bound *bound) error {

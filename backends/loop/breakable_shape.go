@@ -91,6 +91,9 @@ func (b *Backend) pause(ctx context.Context, v backends.Volume) (func() error, e
 	if d == nil {
 		return func() error { return nil }, nil
 	}
+	if _, err := fusefile.Ask(ctx, breakableDir(v)); err != nil {
+		return nil, fmt.Errorf("%w: %w", err, backends.ErrUnavailable)
+	}
 	// What was written through the page cache of the device was told to be
 	// written, too.
 	if err := d.Flush(); err != nil {

@@ -4,8 +4,10 @@ package loop_test
 
 import (
 	"bytes"
+	"fmt"
 	"os"
 	"path/filepath"
+	"strings"
 	"testing"
 	"time"
 	"unsafe"
@@ -232,6 +234,9 @@ func TestDetachDoesNotWaitForAHolderThatIsStopped(t *testing.T) {
 	st, err := fusefile.Ask(t.Context(), holderDir(v))
 	require.NoError(t, err)
 	require.NoError(t, unix.Kill(st.PID, unix.SIGSTOP))
+	require.Eventually(t, func() bool {
+		return strings.Contains(read(t, fmt.Sprintf("/proc/%d/status", st.PID)), "State:\tT")
+	}, 10*time.Second, time.Millisecond)
 	require.NoError(t, r.backend.Detach(t.Context(), v, a))
 	requireNoDevice(t, a.ID)
 	requireNoHolder(t, v)

@@ -145,7 +145,7 @@ func (r *reopening) volume(ctx context.Context, v backends.Held) error {
 func (r *reopening) adopt(_ context.Context, d *bound, v backends.Held) (string, error) {
 	id, err := imagefile.IdentityAt(imagefile.Path(v.Dir))
 	if errors.Is(err, os.ErrNotExist) {
-		return "", fmt.Errorf("%w: %w", err, backends.ErrDataLoss)
+		return "", errors.Join(fmt.Errorf("its bytes are lost: %w: %w", err, backends.ErrDataLoss), r.adoptDeleted(d, v))
 	}
 	if err != nil {
 		return "", err
@@ -165,6 +165,32 @@ func (r *reopening) adopt(_ context.Context, d *bound, v backends.Held) (string,
 		return st.Name, nil
 	}
 	return "", nil
+}
+
+// adoptDeleted adopts the device over an image that was deleted. Who uses it goes
+// on, and it goes with the attachment.
+func (r *reopening) adoptDeleted(d *bound, v backends.Held) error {
+	for _, st := range r.names[v.Attachment.ID] {
+		path, err := backingPath(st.Index)
+		if errors.Is(err, os.ErrNotExist) {
+			continue // it went since the scan
+		}
+		if err != nil {
+			return err
+		}
+		if path != imagefile.Path(v.Dir)+" (deleted)" {
+			continue
+		}
+		device, err := r.b.pool.Adopt(st.Index, st.Name)
+		if errors.Is(err, loopdev.ErrNotBound) {
+			continue
+		}
+		if err != nil {
+			return fmt.Errorf("adopt device %d: %w", st.Index, err)
+		}
+		d.device, d.readOnly = device, st.ReadOnly
+	}
+	return nil
 }
 
 // free takes away the devices over an image but the one named keep.

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -8,6 +9,7 @@ import (
 	"io"
 	"os"
 	"os/signal"
+	"path/filepath"
 	"regexp"
 	"strings"
 	"syscall"
@@ -227,7 +229,7 @@ func (f *conformFlags) target() (*conformance.Target, error) {
 		return nil, usage("read --timeout: %s is no deadline: give 30s or more", f.timeout)
 	}
 	target := &conformance.Target{
-		SecondNodeID: f.secondNode, Dir: f.dir, NoData: f.noData, Block: f.access == "block", FSType: f.fsType, Timeout: f.timeout,
+		SecondNodeID: f.secondNode, NoData: f.noData, Block: f.access == "block", FSType: f.fsType, Timeout: f.timeout,
 	}
 	if f.backend != "" {
 		if err := store.Check(f.backend, "."); err != nil {
@@ -241,8 +243,8 @@ func (f *conformFlags) target() (*conformance.Target, error) {
 			return nil, err
 		}
 	}
-	if target.Dir == "" {
-		target.Dir = os.TempDir()
+	if target.Dir, err = filepath.Abs(cmp.Or(f.dir, os.TempDir())); err != nil {
+		return nil, usage("read --dir: %w", err)
 	}
 	if info, err := os.Stat(target.Dir); err == nil && !info.IsDir() {
 		return nil, usage("read --dir: %s is no directory", target.Dir)

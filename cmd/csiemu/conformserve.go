@@ -25,19 +25,16 @@ const (
 // serveTarget serves an emulator with two nodes in a directory below target.Dir,
 // and tells the target of it. end stops it and says what it has left.
 func serveTarget(ctx context.Context, backend string, target *conformance.Target) (end func() error, err error) {
-	dir, err := filepath.EvalSymlinks(target.Dir)
-	if err == nil {
-		dir, err = os.MkdirTemp(dir, "csiemu-conform-")
-	}
+	dir, sockets, err := makeDirs(target.Dir)
 	if err != nil {
-		return nil, fmt.Errorf("make a directory for the emulator: %w", err)
+		return nil, err
 	}
 	defer func() {
 		if err != nil {
-			err = errors.Join(err, os.RemoveAll(dir))
+			err = errors.Join(err, os.RemoveAll(dir), os.RemoveAll(sockets))
 		}
 	}()
-	config := conformConfig(backend, dir)
+	config := conformConfig(backend, dir, sockets)
 	config.Backend, err = store.New(ctx, backend, store.Options{Dir: config.StateDir})
 	if err != nil {
 		return nil, err
@@ -48,7 +45,7 @@ func serveTarget(ctx context.Context, backend string, target *conformance.Target
 	}
 	// The rows end before the server does, also when ctx ends.
 	serving, stop := context.WithCancel(context.WithoutCancel(ctx))
-	endpoints := config.Endpoints("unix://" + filepath.Join(dir, "csi.sock"))
+	endpoints := config.Endpoints("unix://" + filepath.Join(sockets, "csi.sock"))
 	listeners, err := emulator.Listen(serving, endpoints...)
 	if err != nil {
 		stop()
@@ -67,19 +64,34 @@ func serveTarget(ctx context.Context, backend string, target *conformance.Target
 		left := leftInArray(context.WithoutCancel(ctx), csi.NewControllerClient(conn))
 		err := errors.Join(left, conn.Close())
 		stop()
-		return errors.Join(err, <-served, emu.Close(), removeUnused(ctx, dir))
+		return errors.Join(err, <-served, emu.Close(), removeUnused(ctx, dir), os.RemoveAll(sockets))
 	}, nil
+}
+
+// makeDirs makes a directory for volumes below parent, without symbolic links on
+// the way, and one for sockets, whose paths have to be short.
+func makeDirs(parent string) (dir, sockets string, err error) {
+	if parent, err = filepath.EvalSymlinks(parent); err == nil {
+		dir, err = os.MkdirTemp(parent, "csiemu-conform-")
+	}
+	if err != nil {
+		return "", "", fmt.Errorf("make a directory for the emulator: %w", err)
+	}
+	if sockets, err = os.MkdirTemp("", "csiemu-"); err != nil {
+		return "", "", errors.Join(fmt.Errorf("make a directory for sockets: %w", err), os.RemoveAll(dir))
+	}
+	return dir, sockets, nil
 }
 
 // conformConfig is an emulator with two nodes, whose state is in memory but for
 // volumes.
-func conformConfig(backend, dir string) emulator.Config {
+func conformConfig(backend, dir, sockets string) emulator.Config {
 	profile := emulator.DefaultProfile(backend)
 	profile.MaxVolumesPerNode = backendAttachLimit
 	return emulator.Config{
 		Profile: profile, StateDir: filepath.Join(dir, "state"),
 		Pools: map[string]int64{emulator.DefaultPool: emulator.DefaultPoolBytes, "other": emulator.DefaultPoolBytes},
-		Nodes: []emulator.Node{{Name: "node-a"}, {Name: "node-b", Endpoint: "unix://" + filepath.Join(dir, "node-b.sock")}},
+		Nodes: []emulator.Node{{Name: "node-a"}, {Name: "node-b", Endpoint: "unix://" + filepath.Join(sockets, "node-b.sock")}},
 	}
 }
 

@@ -14,7 +14,6 @@ import (
 	"slices"
 	"strconv"
 	"strings"
-	"sync/atomic"
 
 	"golang.org/x/sys/unix"
 	"google.golang.org/grpc"
@@ -53,11 +52,15 @@ const (
 const nodeName = "node-1"
 
 // killAtKey is the metadata of a call that is to be killed at so many points
-// from its begin; pointsKey, in the trailer, lists the points it passed.
+// from its begin, failAtKey of one that is to fail there; pointsKey, in the
+// trailer, lists the points it passed.
 const (
 	killAtKey = "csiemu-kill-at"
+	failAtKey = "csiemu-fail-at"
 	pointsKey = "csiemu-points"
 )
+
+var errHere = errors.New("a test has the call fail here")
 
 // runChild serves until standard input ends.
 func runChild(encoded string) error {
@@ -123,29 +126,36 @@ func (s spec) listenToStart() step.Listener {
 	}
 }
 
-// listenToCall counts the points of a call, and is killed at the one that the
-// caller asks for.
+// listenToCall counts the points of a call, and is killed or fails at the one
+// that the caller asks for.
 func listenToCall(ctx context.Context, req any, _ *grpc.UnaryServerInfo, next grpc.UnaryHandler) (any, error) {
 	md, _ := metadata.FromIncomingContext(ctx)
-	wanted := md.Get(killAtKey)
-	if len(wanted) == 0 {
-		return next(ctx, req)
-	}
-	at, err := strconv.ParseInt(wanted[0], 10, 64)
-	if err != nil {
-		return nil, err
-	}
-	var passed atomic.Int64
-	var names []string
-	ctx = step.With(ctx, func(_ context.Context, name string) error {
+	killAt, failAt := number(md.Get(killAtKey)), number(md.Get(failAtKey))
+	var names []string // a call does its work in one goroutine
+	listening := step.With(ctx, func(_ context.Context, name string) error {
 		names = append(names, name)
-		if passed.Add(1) == at {
+		switch len(names) {
+		case killAt:
 			killHere(name)
+		case failAt:
+			return errHere
 		}
 		return nil
 	})
-	resp, err := next(ctx, req)
+	if killAt == 0 && failAt == 0 {
+		listening = ctx
+	}
+	resp, err := next(listening, req)
 	return resp, errors.Join(err, grpc.SetTrailer(ctx, metadata.Pairs(pointsKey, strings.Join(names, " "))))
+}
+
+// number is the number that a caller sent, 0 for none.
+func number(sent []string) int {
+	if len(sent) == 0 {
+		return 0
+	}
+	n, _ := strconv.Atoi(sent[0]) // what is none is none of ours
+	return n
 }
 
 // killHere ends the process as kill -9 does: nothing is cleaned up, deferred or

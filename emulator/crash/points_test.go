@@ -9,6 +9,7 @@ import (
 	"regexp"
 	"slices"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -33,22 +34,29 @@ const startRPC = step.Start
 func TestEveryKillPoint(t *testing.T) {
 	t.Parallel()
 	reached := newCoverage()
+	var rows, ran atomic.Int64
 	killed := map[string]*starts{"loop": {}, "tmpfs": {}, "memory": {}}
 	t.Run("killed", func(t *testing.T) {
 		for _, s := range scenarios() {
 			for _, backend := range s.on {
+				rows.Add(1)
 				t.Run(s.name+" on "+backend, func(t *testing.T) {
 					t.Parallel()
 					if testing.Short() && !s.short {
 						t.Skip("one of each kind is enough for a short run")
 					}
-					s.run(t, backend, reached, killed[backend])
+					r := newRig(t, backend, reached, s.disabled...)
+					if kills() <= defaultKills {
+						r.starts = killed[backend] // of all scenarios, else of each
+					}
+					s.run(t, r, (*rig).crash)
+					ran.Add(1)
 				})
 			}
 		}
 	})
-	if testing.Short() || t.Failed() {
-		return
+	if ran.Load() < rows.Load() {
+		return // not all were asked for, or one failed
 	}
 	var wrong []string
 	for _, s := range step.All() {
@@ -63,6 +71,23 @@ func TestEveryKillPoint(t *testing.T) {
 		}
 	}
 	require.Empty(t, strings.Join(wrong, "\n"))
+}
+
+// TestEveryFailure is TestEveryKillPoint without a kill: the call fails at the
+// point. It may leave what the next call of its kind ends, and no more than that.
+func TestEveryFailure(t *testing.T) {
+	t.Parallel()
+	for _, s := range scenarios() {
+		for _, backend := range s.on {
+			t.Run(s.name+" on "+backend, func(t *testing.T) {
+				t.Parallel()
+				if testing.Short() && !s.short {
+					t.Skip("one of each kind is enough for a short run")
+				}
+				s.run(t, newRig(t, backend, newCoverage(), s.disabled...), (*rig).fail)
+			})
+		}
+	}
 }
 
 // scenario is one RPC under certain circumstances.
@@ -84,20 +109,19 @@ type scenario struct {
 	done func(*life, proto.Message)
 }
 
-func (s scenario) run(t *testing.T, backend string, reached *coverage, killed *starts) {
-	r := newRig(t, backend, reached, s.disabled...)
-	if kills() <= defaultKills {
-		r.starts = killed // of all scenarios, else of each
-	}
+// stop makes a call that does not get past its n-th point.
+type stop func(r *rig, t *testing.T, n int, c call) (point string, answer proto.Message)
+
+func (s scenario) run(t *testing.T, r *rig, end stop) {
 	witness := &life{t: t, r: r, name: "witness"}
-	w := witness.place("", s.capabilityOn(backend))
+	w := witness.place("", s.capabilityOn(r.backend))
 	w.create()
 	w.up()
 	w.write()
 	free := r.free(t)
 	answers := map[string]string{}
 	for n := 1; ; n++ {
-		point, answer := s.crashAt(t, r, n, w)
+		point, answer := s.stopAt(t, r, n, w, end)
 		answers[point] = answer
 		have := r.requireExplained(t)
 		r.requireOnly(t, have, []string{w.id}, nil)
@@ -107,7 +131,7 @@ func (s scenario) run(t *testing.T, backend string, reached *coverage, killed *s
 		}
 	}
 	for point, answer := range answers {
-		require.Equal(t, answers[""], answer, "the answer to the call that is repeated after a crash at %s", point)
+		require.Equal(t, answers[""], answer, "the answer to the call that is repeated after %s", point)
 	}
 	require.Greater(t, len(answers), 1, "the call passes no point at all")
 	witness.end()
@@ -117,24 +141,27 @@ func (s scenario) run(t *testing.T, backend string, reached *coverage, killed *s
 	r.child.end(t)
 }
 
-// crashAt kills the n-th point of the scenario's call. It returns the point, ""
-// if there are not that many, and the answer at last.
-func (s scenario) crashAt(t *testing.T, r *rig, n int, witness *volume) (point, answer string) {
+// stopAt stops the scenario's call at its n-th point. It returns the point, "" if
+// there are not that many, and the answer at last.
+func (s scenario) stopAt(t *testing.T, r *rig, n int, witness *volume, end stop) (point, answer string) {
 	l := &life{t: t, r: r, name: fmt.Sprintf("life-%d", n), capability: s.capabilityOn(r.backend)}
 	l.v = l.place("", l.capability)
 	if s.prepare != nil {
 		s.prepare(l)
 	}
-	point, resp := r.crash(t, n, func(ctx context.Context, o ...grpc.CallOption) (proto.Message, error) { return s.call(ctx, l, o...) })
+	before := r.child
+	point, resp := end(r, t, n, func(ctx context.Context, o ...grpc.CallOption) (proto.Message, error) { return s.call(ctx, l, o...) })
 	if point != "" {
 		begin := time.Now()
-		defer func() { t.Logf("killed at %s, right after %s", point, time.Since(begin).Round(time.Millisecond)) }()
-		r.restart(t)
-		r.requireExplained(t)
+		defer func() { t.Logf("stopped at %s, right after %s", point, time.Since(begin).Round(time.Millisecond)) }()
+		if before.isGone() {
+			r.restart(t)
+			r.requireExplained(t)
+		}
 		witness.requireData()
 		var err error
 		resp, err = s.call(t.Context(), l)
-		require.NoError(t, err, "the call after a crash at %s", point)
+		require.NoError(t, err, "the call after %s", point)
 		again, err := s.call(t.Context(), l)
 		require.NoError(t, err)
 		require.Empty(t, differences(resp, again), "two answers to one call")

@@ -125,6 +125,16 @@ func (c *child) reap() {
 	_ = c.cmd.Wait() // its exit code is that of the signal
 }
 
+// isGone says whether the process has ended.
+func (c *child) isGone() bool {
+	select {
+	case <-c.ended:
+		return true
+	default:
+		return false
+	}
+}
+
 // kill ends the process at whatever instruction it is.
 func (c *child) kill() {
 	_ = c.cmd.Process.Kill()

@@ -168,22 +168,43 @@ func killingAt(ctx context.Context, n int) context.Context {
 	return metadata.AppendToOutgoingContext(ctx, killAtKey, strconv.Itoa(n))
 }
 
+// call is a call of a scenario.
+type call func(context.Context, ...grpc.CallOption) (proto.Message, error)
+
 // crash makes a call that is killed at its n-th point and returns the point; "" if
 // the call came to its end before, with its answer.
-func (r *rig) crash(t *testing.T, n int, call func(context.Context, ...grpc.CallOption) (proto.Message, error)) (string, proto.Message) {
+func (r *rig) crash(t *testing.T, n int, c call) (string, proto.Message) {
 	t.Helper()
-	var trailer metadata.MD
-	ctx, cancel := context.WithTimeout(t.Context(), patience)
-	defer cancel()
-	resp, err := call(killingAt(ctx, n), grpc.Trailer(&trailer))
+	resp, passed, err := r.make(killingAt(t.Context(), n), c)
 	if status.Code(err) == codes.Unavailable {
 		r.child.reap()
 		require.NotEmpty(t, r.child.killed, "%v: %s", err, r.child.log.String())
 		return r.child.killed, nil
 	}
 	require.NoError(t, err)
-	r.points.add(rpcOf(resp), strings.Fields(strings.Join(trailer.Get(pointsKey), " "))...)
+	r.points.add(rpcOf(resp), passed...)
 	return "", resp
+}
+
+// fail makes a call that fails at its n-th point and returns as crash does.
+func (r *rig) fail(t *testing.T, n int, c call) (string, proto.Message) {
+	t.Helper()
+	resp, passed, err := r.make(metadata.AppendToOutgoingContext(t.Context(), failAtKey, strconv.Itoa(n)), c)
+	if len(passed) < n {
+		require.NoError(t, err)
+		return "", resp
+	}
+	require.ErrorContains(t, err, errHere.Error(), "after %s", passed[n-1])
+	return passed[n-1], nil
+}
+
+// make makes a call and returns its answer with the points that it passed.
+func (r *rig) make(ctx context.Context, c call) (proto.Message, []string, error) {
+	var trailer metadata.MD
+	ctx, cancel := context.WithTimeout(ctx, patience)
+	defer cancel()
+	resp, err := c(ctx, grpc.Trailer(&trailer))
+	return resp, strings.Fields(strings.Join(trailer.Get(pointsKey), " ")), err
 }
 
 // rpcOf is the name of the RPC that has an answer.

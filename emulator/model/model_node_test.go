@@ -96,7 +96,7 @@ func (m *model) publish(s *state, node string, r *csi.NodePublishVolumeRequest) 
 		switch {
 		case path == r.GetTargetPath() && have != want:
 			out.codes = append(out.codes, codes.AlreadyExists)
-		case path != r.GetTargetPath() && !(several(have.mode) && several(want.mode)):
+		case path != r.GetTargetPath() && (!several(have.mode) || !several(want.mode)):
 			out.codes = append(out.codes, codes.FailedPrecondition)
 		}
 	}

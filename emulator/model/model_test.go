@@ -15,11 +15,8 @@ import (
 	"google.golang.org/grpc/codes"
 
 	"github.com/csiemu/csiemu/backends"
-	"github.com/csiemu/csiemu/backends/loop"
 	"github.com/csiemu/csiemu/backends/memory"
 	"github.com/csiemu/csiemu/emulator"
-	"github.com/csiemu/csiemu/internal/kernel"
-	"github.com/csiemu/csiemu/internal/testenv"
 )
 
 // The random choices of a run begin with $CSIEMU_MODEL_SEED, which the log names;
@@ -34,20 +31,7 @@ func memorySetup(strict bool) setup {
 	return setup{
 		name: "memory", clients: 8, calls: 50, strict: strict,
 		modes: []csi.VolumeCapability_AccessMode_Mode{writer, writer, shared, shared, reader},
-		open:  func(*testing.T, string) backends.Backend { return memory.New(memory.Options{}) },
-	}
-}
-
-func loopSetup(strict bool) setup {
-	return setup{
-		name: "loop", clients: 6, calls: 50, strict: strict, devices: true,
-		modes: []csi.VolumeCapability_AccessMode_Mode{writer, shared},
-		open: func(t *testing.T, dir string) backends.Backend {
-			testenv.Need(t, kernel.Root, kernel.Loop, kernel.Ext4, kernel.Tmpfs)
-			b, err := loop.New(loop.Options{Dir: dir, Autoclear: true})
-			require.NoError(t, err)
-			return b
-		},
+		open:  func(*testing.T) (backends.Backend, string) { return memory.New(memory.Options{}), "" },
 	}
 }
 
@@ -59,16 +43,6 @@ func TestManyCallersOfMemory(t *testing.T) {
 func TestManyCallersOfMemoryWithStrictLocks(t *testing.T) {
 	t.Parallel()
 	compare(t, memorySetup(true), 8)
-}
-
-func TestManyCallersOfLoop(t *testing.T) {
-	t.Parallel()
-	compare(t, loopSetup(false), 3)
-}
-
-func TestManyCallersOfLoopWithStrictLocks(t *testing.T) {
-	t.Parallel()
-	compare(t, loopSetup(true), 3)
 }
 
 // compare runs rounds of many callers, and asserts that each was answered as the
@@ -99,11 +73,8 @@ func number(t *testing.T, variable string, otherwise uint64) uint64 {
 // in seen.
 func playRound(t *testing.T, s setup, seed uint64, seen map[string]int) {
 	t.Helper()
-	state := ""
-	if s.devices {
-		state = testenv.TmpfsDir(t)
-	}
-	w := &world{setup: s, rig: newRig(t, emulator.Config{Backend: s.open(t, state), StateDir: state, StrictLocks: s.strict})}
+	backend, state := s.open(t)
+	w := &world{setup: s, rig: newRig(t, emulator.Config{Backend: backend, StateDir: state, StrictLocks: s.strict})}
 	w.devices = s.devices
 	for i := range 2 {
 		w.families = append(w.families, newFamily(i))

@@ -116,5 +116,6 @@ type setup struct {
 	devices        bool
 	strict         bool
 	modes          []csi.VolumeCapability_AccessMode_Mode
-	open           func(t *testing.T, dir string) backends.Backend
+	// open makes a backend, and the state directory if it needs one.
+	open func(t *testing.T) (backends.Backend, string)
 }

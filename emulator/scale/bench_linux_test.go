@@ -26,9 +26,11 @@ func openLoop(b *testing.B, dir string) backends.Backend {
 	return backend
 }
 
-func benchmarkLoop(b *testing.B) {
+// BenchmarkVolumesOfLoop is BenchmarkVolumesOfMemory with images and records on a
+// tmpfs.
+func BenchmarkVolumesOfLoop(b *testing.B) {
 	for _, fsType := range []string{"ext4", block} {
-		b.Run("backend=loop/volume="+fsType, func(b *testing.B) {
+		b.Run("volume="+fsType, func(b *testing.B) {
 			testenv.Need(b, kernel.Root, kernel.Loop, kernel.Ext4, kernel.Tmpfs)
 			benchmarkVolumes(b, fsType, func() (backends.Backend, string) {
 				dir := testenv.TmpfsDir(b)

@@ -16,7 +16,7 @@ import (
 )
 
 // answerPatience is how long a holder may take to answer.
-const answerPatience = 10 * time.Second
+const answerPatience = 5 * time.Second
 
 // client is a connection to a holder.
 type client struct {

@@ -120,8 +120,9 @@ func run(ctx context.Context, c Config, lock *os.File) (_ *Holder, err error) {
 	// The executable that runs, even if its file was replaced or removed.
 	cmd := exec.Command("/proc/self/exe")
 	cmd.Args = []string{holderName, c.VolumeID}
-	// The runtime need not keep files of the cgroup open to count processors.
-	cmd.Env = []string{holderEnv + "=1", "GODEBUG=containermaxprocs=0"}
+	// The runtime need not keep files of the cgroup open to count processors, and
+	// is to give back the buffers of large requests.
+	cmd.Env = []string{holderEnv + "=1", "GODEBUG=containermaxprocs=0", "GOMEMLIMIT=32MiB"}
 	cmd.Dir = "/"
 	cmd.ExtraFiles = []*os.File{theirs, c.Image, lock}
 	pidfd := -1

@@ -16,7 +16,7 @@ import (
 
 // Stop ends the holder of dir and takes its mount away; an empty volume id
 // stands for any volume. With wait it returns when the process is gone, which is
-// when nothing uses the file any more, or with context.DeadlineExceeded after ten
+// when nothing uses the file any more, or with context.DeadlineExceeded after some
 // seconds. A holder that does not answer is killed. Gone already is no error.
 func Stop(ctx context.Context, dir, volumeID string, wait bool) error {
 	if err := stop(ctx, dir, volumeID, wait); err != nil {

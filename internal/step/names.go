@@ -16,14 +16,17 @@ func All() []Step {
 		publish          = "NodePublishVolume"
 		unpublish        = "NodeUnpublishVolume"
 		expandNode       = "NodeExpandVolume"
+		createGroup      = "CreateVolumeGroupSnapshot"
+		deleteGroup      = "DeleteVolumeGroupSnapshot"
+		modify           = "ControllerModifyVolume"
 	)
 	rpcs := func(names ...string) []string { return names }
-	every := rpcs(createVolume, deleteVolume, attach, detach, expandController, createSnapshot, deleteSnapshot,
-		stage, unstage, publish, unpublish, expandNode, Start)
-	copying := rpcs(createVolume, createSnapshot)
+	every := rpcs(createVolume, deleteVolume, attach, detach, expandController, modify, createSnapshot, deleteSnapshot,
+		createGroup, deleteGroup, stage, unstage, publish, unpublish, expandNode, Start)
+	copying := rpcs(createVolume, createSnapshot, createGroup)
 	return []Step{
 		{"record.written", "The new content of a record is written beside it; the old record still counts.", every},
-		{"record.marked", "A record counts as deleted; its directory and what lies in it are still there.", rpcs(deleteVolume, deleteSnapshot, unstage, unpublish, Start)},
+		{"record.marked", "A record counts as deleted; its directory and what lies in it are still there.", rpcs(deleteVolume, deleteSnapshot, deleteGroup, unstage, unpublish, Start)},
 
 		{"array.identified", "The array has given itself an id, at its first start.", rpcs(Start)},
 		{"array.reopened", "Devices and mounts are what the records of ready volumes say; what was under way is not finished or undone yet.", rpcs(Start)},
@@ -36,29 +39,29 @@ func All() []Step {
 		{"array.volume.growing", "The record has the new size and says that the bytes are growing.", rpcs(expandController)},
 		{"array.volume.extended", "The bytes are as long as the record says; it still says that they are growing.", rpcs(expandController, Start)},
 		{"array.volume.grown", "The record says that the volume has its new size; nobody was told.", rpcs(expandController, Start)},
-		{"array.volume.modified", "The record has new mutable parameters; they are not in force yet.", rpcs("ControllerModifyVolume")},
+		{"array.volume.modified", "The record has new mutable parameters; they are not in force yet.", rpcs(modify)},
 		{"array.volume.deleting", "The record says that the volume is being deleted; its bytes are there.", rpcs(deleteVolume)},
 		{"array.volume.erased", "The bytes are gone; the record is still there.", rpcs(deleteVolume, Start)},
 		{"array.volume.forgotten", "The record is gone; nobody was told.", rpcs(deleteVolume, Start)},
 
-		{"array.attachment.recorded", "A record says that the node is attached; there may be no device yet.", rpcs(attach)},
-		{"array.attachment.connected", "The device is there; nobody was told.", rpcs(attach)},
-		{"array.attachment.removed", "The record says that the node is not attached any more; its device is still there.", rpcs(detach)},
-		{"array.attachment.released", "The device of a volume that no node is attached to is gone; nobody was told.", rpcs(detach)},
+		{"array.attachment.recorded", "A record says that the node is attached; there may be no device yet.", rpcs(attach, stage, publish)},
+		{"array.attachment.connected", "The device is there; nobody was told.", rpcs(attach, stage, publish)},
+		{"array.attachment.removed", "The record says that the node is not attached any more; its device is still there.", rpcs(detach, unstage, unpublish)},
+		{"array.attachment.released", "The device of a volume that no node is attached to is gone; nobody was told.", rpcs(detach, unstage, unpublish)},
 
-		{"array.snapshot.creating", "A record says that the snapshot is being made; it has no bytes.", rpcs(createSnapshot)},
-		{"array.snapshot.cut", "The bytes are copied; writers are still held.", rpcs(createSnapshot)},
-		{"array.snapshot.released", "Writers go on; the record still says that the snapshot is being made.", rpcs(createSnapshot)},
-		{"array.snapshot.ready", "The record says that the snapshot is ready; nobody was told.", rpcs(createSnapshot)},
+		{"array.snapshot.creating", "A record says that the snapshot is being made; it has no bytes.", rpcs(createSnapshot, createGroup)},
+		{"array.snapshot.cut", "The bytes are copied; writers are still held.", rpcs(createSnapshot, createGroup)},
+		{"array.snapshot.released", "Writers go on; the record still says that the snapshot is being made.", rpcs(createSnapshot, createGroup)},
+		{"array.snapshot.ready", "The record says that the snapshot is ready; nobody was told.", rpcs(createSnapshot, createGroup, Start)},
 		{"array.snapshot.deleting", "The record says that the snapshot is being deleted; its bytes are there.", rpcs(deleteSnapshot)},
-		{"array.snapshot.erased", "The bytes are gone; the record is still there.", rpcs(deleteSnapshot, Start)},
-		{"array.snapshot.forgotten", "The record is gone; nobody was told.", rpcs(deleteSnapshot, Start)},
+		{"array.snapshot.erased", "The bytes are gone; the record is still there.", rpcs(deleteSnapshot, deleteGroup, Start)},
+		{"array.snapshot.forgotten", "The record is gone; nobody was told.", rpcs(deleteSnapshot, deleteGroup, Start)},
 
-		{"array.group.creating", "A record says that the group snapshot is being made; it has no snapshots.", rpcs("CreateVolumeGroupSnapshot")},
-		{"array.group.ready", "The record says that the group snapshot is ready; those of its snapshots still say that they are being made.", rpcs("CreateVolumeGroupSnapshot")},
-		{"array.group.deleting", "The record says that the group snapshot is being deleted; its snapshots are there.", rpcs("DeleteVolumeGroupSnapshot")},
-		{"array.group.forgotten", "Snapshots and record are gone; nobody was told.", rpcs("DeleteVolumeGroupSnapshot", Start)},
-		{"array.hold.paused", "The process under a breakable volume makes writes wait; nothing is copied.", copying},
+		{"array.group.creating", "A record says that the group snapshot is being made; it has no snapshots.", rpcs(createGroup)},
+		{"array.group.ready", "The record says that the group snapshot is ready; those of its snapshots still say that they are being made.", rpcs(createGroup)},
+		{"array.group.deleting", "The record says that the group snapshot is being deleted; its snapshots are there.", rpcs(deleteGroup)},
+		{"array.group.forgotten", "Snapshots and record are gone; nobody was told.", rpcs(deleteGroup, Start)},
+		{"array.hold.paused", "The process under a breakable volume makes writes wait; nothing is copied.", rpcs(createSnapshot)},
 
 		{"node.volume.staging", "A record says that the volume is being staged; nothing is mounted.", rpcs(stage, publish)},
 		{"node.volume.attached", "The node has attached the volume by itself, for a driver without ControllerPublishVolume.", rpcs(stage, publish)},
@@ -81,9 +84,9 @@ func All() []Step {
 		{"node.inline.ready", "The record says that the inline volume is there; it is published nowhere.", rpcs(publish)},
 		{"node.inline.removed", "The inline volume is gone; its record is still there.", rpcs(unpublish)},
 
-		{"image.begun", "The file of an image is there under another name; it is empty.", rpcs(createVolume, createSnapshot)},
-		{"image.filled", "The image is whole and still has another name.", rpcs(createVolume, createSnapshot)},
-		{"image.named", "The image is whole and has its name.", rpcs(createVolume, createSnapshot)},
+		{"image.begun", "The file of an image is there under another name; it is empty.", copying},
+		{"image.filled", "The image is whole and still has another name.", copying},
+		{"image.named", "The image is whole and has its name.", copying},
 		{"loop.image.extended", "The image has its new length; its device shows the old one.", rpcs(expandController, Start)},
 		{"loop.device.bound", "A device is over the image.", rpcs(attach, stage, publish, Start)},
 		{"loop.device.detached", "The device is free, or fenced and goes with its last user.", rpcs(attach, detach, unstage, unpublish, Start)},
@@ -98,11 +101,11 @@ func All() []Step {
 		{"loop.stage.unmounted", "The file system is unmounted; the note of it is still there.", rpcs(unstage, unpublish)},
 		{"loop.reader.bound", "A read-only device is over the device of a raw block volume; it is not published.", rpcs(publish)},
 		{"loop.reader.detached", "The read-only device over the device of a raw block volume is gone.", rpcs(unpublish, unstage)},
-		{"loop.holder.started", "The process under a breakable volume serves its bytes; no device is over them.", rpcs(attach)},
-		{"loop.holder.noting", "A note on a breakable volume is written under another name; the old one still counts.", rpcs(attach)},
-		{"loop.holder.noted", "The note says which device is about to be over a breakable volume; none is.", rpcs(attach)},
-		{"loop.holder.stopped", "The process under a breakable volume has ended, or ends with the last user of its bytes.", rpcs(detach)},
-		{"loop.shape.noted", "The note says how slow a breakable volume is to be; it is not yet.", rpcs("ControllerModifyVolume")},
+		{"loop.holder.started", "The process under a breakable volume serves its bytes; no device is over them.", rpcs(attach, Start)},
+		{"loop.holder.noting", "A note on a breakable volume is written under another name; the old one still counts.", rpcs(attach, modify, Start)},
+		{"loop.holder.noted", "The note says which device is about to be over a breakable volume; none is.", rpcs(attach, Start)},
+		{"loop.holder.stopped", "The process under a breakable volume has ended, or ends with the last user of its bytes.", rpcs(detach, deleteVolume, Start)},
+		{"loop.shape.noted", "The note says how slow a breakable volume is to be; it is not yet.", rpcs(modify, Start)},
 		{"format.marked", "The device has the mark of a half made file system, and nothing else.", rpcs(stage, publish)},
 		{"format.body", "All of the file system but its superblock is written.", rpcs(stage, publish)},
 		{"format.superblock", "The superblock is written, and the mark is gone with it unless the file system keeps its superblock elsewhere.", rpcs(stage, publish)},
@@ -111,8 +114,8 @@ func All() []Step {
 		{"target.made", "The file or directory of the target is there; nothing is mounted.", rpcs(publish)},
 		{"target.unmounted", "The target is unmounted; its file or directory is still there.", rpcs(unpublish)},
 
-		{"tmpfs.volume.mounted", "The tmpfs of a volume or snapshot is mounted; it is empty.", rpcs(createVolume, createSnapshot)},
-		{"tmpfs.volume.unmounted", "The tmpfs of a volume or snapshot is unmounted; its directory is still there.", rpcs(createVolume, createSnapshot, deleteVolume, deleteSnapshot, Start)},
+		{"tmpfs.volume.mounted", "The tmpfs of a volume or snapshot is mounted; it is empty.", copying},
+		{"tmpfs.volume.unmounted", "The tmpfs of a volume or snapshot is unmounted; its directory is still there.", rpcs(createVolume, createSnapshot, createGroup, deleteVolume, deleteSnapshot, Start)},
 		{"tmpfs.volume.resized", "The tmpfs has its new size.", rpcs(expandController, Start)},
 		{"tmpfs.tree.copied", "The tree is copied; it is mounted at another place than its own.", copying},
 		{"tmpfs.tree.bound", "The copied tree is at its place; it is still mounted at the other one too.", copying},
