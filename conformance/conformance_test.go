@@ -43,7 +43,7 @@ func serve(t *testing.T, backend string, open func(*testing.T, string) backends.
 	profile := emulator.DefaultProfile(backend)
 	profile.MaxVolumesPerNode = 6
 	s := &served{dir: dir, config: emulator.Config{
-		Backend: open(t, state), Profile: profile, StateDir: state,
+		Backend: open(t, state), Profile: profile, StateDir: state, Strict: true, StrictLocks: true,
 		Pools: map[string]int64{emulator.DefaultPool: emulator.DefaultPoolBytes, "other": emulator.DefaultPoolBytes},
 		Nodes: []emulator.Node{{Name: "node-a"}, {Name: "node-b", Endpoint: "unix://" + filepath.Join(dir, "b.sock")}},
 	}}

@@ -34,12 +34,13 @@ type Emulator struct {
 	nodes   []*nodeServer
 	links   *link.Server
 	// journal, faults and checker see the calls; checker is nil where it is off.
-	journal *journal.Journal
-	faults  *fault.Injector
-	checker *lifecycle.Checker
-	unready unready
-	broken  broken
-	crash   func(step string)
+	journal     *journal.Journal
+	faults      *fault.Injector
+	checker     *lifecycle.Checker
+	unready     unready
+	broken      broken
+	classFaults classFaults
+	crash       func(step string)
 	// background ends with cancel; close runs what New acquired, last first.
 	background sync.WaitGroup
 	cancel     context.CancelFunc
@@ -118,6 +119,9 @@ func (e *Emulator) openArray(ctx, background context.Context) error {
 	}
 	// Faults end with the emulator, its volumes don't.
 	e.undo = append(e.undo, func() error { return e.ClearFaults(context.WithoutCancel(ctx)) })
+	if err := e.recallClasses(ctx); err != nil {
+		return err
+	}
 	if e.config.Link.Listen == "" {
 		return nil
 	}
@@ -175,7 +179,8 @@ func (e *Emulator) Register(nodeName string, s grpc.ServiceRegistrar) error {
 	}
 	o := rpc.Options{
 		Log: e.log, Strict: e.config.Strict, StrictLocks: e.config.StrictLocks, Enabled: e.profile.enabled, Locks: e.locks,
-		Around: []rpc.Step{e.observe, e.breakAgain}, Checked: []rpc.Step{e.supervise, e.inject, e.authorize},
+		Around:  []rpc.Step{e.observe, e.followClass, e.breakAgain},
+		Checked: []rpc.Step{e.supervise, e.injectClass, e.inject, e.authorize},
 		Finding: func(ctx context.Context, f rpc.Finding) {
 			e.log.WarnContext(ctx, "a request breaks a limit of the specification", "what", f.String())
 		},

@@ -236,3 +236,41 @@ func TestFaultsEndWithTheEmulator(t *testing.T) {
 	require.NoError(t, err)
 	require.Empty(t, entries)
 }
+
+func TestClassBreaksItsVolumes(t *testing.T) {
+	t.Parallel()
+	dir := shortDir(t)
+	c := emulator.Config{Backend: memoryCase().open(t, dir), StateDir: dir, Nodes: []emulator.Node{{Name: "node-1"}}}
+	d := start(t, c)
+	broken := func(r *csi.CreateVolumeRequest) {
+		r.CapacityRange = nil
+		r.Parameters = map[string]string{"fault": "CreateVolume: return(UNAVAILABLE)->ok\nControllerPublishVolume: 1*return(ABORTED)\nVolume: health(DEGRADED,\"Old\")"}
+	}
+	request := &csi.CreateVolumeRequest{Name: "broken", VolumeCapabilities: []*csi.VolumeCapability{mountCapability("")}}
+	broken(request)
+	_, err := d.CreateVolume(t.Context(), request)
+	wantCode(t, codes.Unavailable, err)
+	whole := d.create("whole", mountCapability(""), mib)
+	v := d.create("broken", mountCapability(""), 0, broken)
+	require.Len(t, d.health(v.id), 1)
+	require.Empty(t, d.health(whole.id))
+	require.NoError(t, d.attachTo(t.Context(), whole))
+	wantCode(t, codes.Aborted, d.attachTo(t.Context(), v))
+	require.NoError(t, d.attachTo(t.Context(), v))
+	_, err = d.CreateVolume(t.Context(), request)
+	require.NoError(t, err, "the retry finds the volume")
+	v.detach()
+
+	d.stop()
+	c.Backend = memoryCase().open(t, dir)
+	d = start(t, c)
+	v.d = d
+	require.Len(t, d.health(v.id), 1, "the class is remembered")
+	wantCode(t, codes.Aborted, d.attachTo(t.Context(), v))
+	v.delete()
+	require.Empty(t, d.emulator.Faults(), "the faults go with the volume")
+
+	request.Name, request.Parameters = "bad", map[string]string{"fault": "CreateVolume: explode"}
+	_, err = d.CreateVolume(t.Context(), request)
+	wantCode(t, codes.InvalidArgument, err)
+}

@@ -132,13 +132,13 @@ func (f *conformFlags) conform(ctx context.Context, out io.Writer) (err error) {
 	table := newTable(out, tests, f.output)
 	table.begin(report)
 	for _, test := range tests {
+		result := test.Check(ctx, target)
 		if ctx.Err() != nil {
 			return fmt.Errorf("interrupted after %d of %d rows", len(report.Rows), len(tests))
 		}
-		result := test.Check(ctx, target)
 		report.add(result)
 		table.row(result)
-		if result.Outcome == conformance.Fail && ctx.Err() == nil {
+		if result.Outcome == conformance.Fail {
 			if err := f.waitFor(ctx, target); err != nil {
 				return fmt.Errorf("the driver does not answer any more after row %q: %w", test.RPC+": "+test.Name, err)
 			}

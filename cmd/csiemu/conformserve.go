@@ -83,13 +83,13 @@ func makeDirs(parent string) (dir, sockets string, err error) {
 	return dir, sockets, nil
 }
 
-// conformConfig is an emulator with two nodes, whose state is in memory but for
-// volumes.
+// conformConfig is an emulator with two nodes that is as strict as serve --strict:
+// the specification demands fields that some callers have to be forgiven for.
 func conformConfig(backend, dir, sockets string) emulator.Config {
 	profile := emulator.DefaultProfile(backend)
 	profile.MaxVolumesPerNode = backendAttachLimit
 	return emulator.Config{
-		Profile: profile, StateDir: filepath.Join(dir, "state"),
+		Profile: profile, StateDir: filepath.Join(dir, "state"), Strict: true, StrictLocks: true,
 		Pools: map[string]int64{emulator.DefaultPool: emulator.DefaultPoolBytes, "other": emulator.DefaultPoolBytes},
 		Nodes: []emulator.Node{{Name: "node-a"}, {Name: "node-b", Endpoint: "unix://" + filepath.Join(sockets, "node-b.sock")}},
 	}
