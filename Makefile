@@ -70,7 +70,7 @@ fuzz: ## run each fuzz target for FUZZTIME
 	done
 
 soak: packages ## kill an emulator KILLS times, run the tests ROUNDS times, two runs at once, and fuzz for ten minutes a target
-	CSIEMU_KILLS=$(KILLS) $(GO) test -race -count=1 -timeout 120m -run 'TestKillsAtRandom|TestEveryKillPoint' -v ./emulator/crash
+	CSIEMU_KILLS=$(KILLS) $(GO) test -race -count=1 -timeout 120m -run 'TestKillsAtRandom|TestEvery' -v ./emulator/crash
 	@for round in $$(seq $(ROUNDS)); do \
 		echo "== round $$round of $(ROUNDS)"; \
 		$(TEST) -count=1 $(PKGS) & first=$$!; \

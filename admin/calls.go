@@ -117,6 +117,19 @@ func (s *Server) calls(w http.ResponseWriter, r *http.Request) error {
 	return send(w, http.StatusOK, q.choose(j.Entries(q.after)))
 }
 
+// call answers with one call, by its number.
+func (s *Server) call(w http.ResponseWriter, r *http.Request) error {
+	seq, err := strconv.ParseUint(r.PathValue("seq"), 10, 64)
+	if err != nil || seq == 0 {
+		return fmt.Errorf("read the number of a call %q: %w", r.PathValue("seq"), backends.ErrInvalid)
+	}
+	entries := s.o.Emulator.Journal().Entries(seq - 1)
+	if len(entries) == 0 || entries[0].Seq != seq {
+		return fmt.Errorf("find call %d: %w", seq, backends.ErrNotFound)
+	}
+	return send(w, http.StatusOK, entries[0])
+}
+
 // choose are the entries that are wanted; the last ones where there are more than
 // the limit.
 func (q question) choose(entries []*journal.Entry) []*journal.Entry {

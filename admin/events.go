@@ -34,7 +34,8 @@ func (s *Server) events(w http.ResponseWriter, r *http.Request) error {
 		for _, name := range sections {
 			html, err := s.html(name, v)
 			if err != nil {
-				return err
+				s.log.WarnContext(r.Context(), "a part of the page cannot be shown", "part", name, "error", err)
+				return nil
 			}
 			if bytes.Equal(sent[name], html) {
 				continue

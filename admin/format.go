@@ -17,9 +17,9 @@ var functions = template.FuncMap{
 	"clock":    func(t time.Time) string { return t.Local().Format("15:04:05.000") },
 	"code":     func(e *journal.Entry) string { return codeText(e) },
 	"codeKind": codeKind,
+	"inc":      func(n int) int { return n + 1 },
 	"iso":      func(t time.Time) string { return t.UTC().Format(time.RFC3339Nano) },
 	"join":     strings.Join,
-	"lower":    strings.ToLower,
 	"rule":     func(finding string) string { rule, _, _ := strings.Cut(finding, ":"); return rule },
 	"took":     took,
 }

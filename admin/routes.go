@@ -13,6 +13,7 @@ func (s *Server) routes() {
 	post := func(path string, h handler) { s.handle(path, map[string]handler{http.MethodPost: h}) }
 
 	get("/v1/calls", s.calls)
+	get("/v1/calls/{seq}", s.call)
 	s.handle("/v1/faults", map[string]handler{
 		http.MethodGet: s.faults, http.MethodPost: s.addFault, http.MethodDelete: s.clearFaults,
 	})

@@ -3,9 +3,11 @@ package conformance
 import (
 	"fmt"
 	"os"
+	"sync"
 
 	"github.com/container-storage-interface/spec/lib/go/csi"
 	"google.golang.org/grpc/codes"
+	"google.golang.org/protobuf/proto"
 )
 
 // mountGroup is a group that a row mounts for; no other has reason to use it.
@@ -26,6 +28,24 @@ func publishRows() []row {
 		spoiled[request]{name: "refuses a volume that does not exist", clause: noVolume, edit: func(r request) { r.VolumeId = "conformance-nothing" }, codes: []codes.Code{codes.NotFound}},
 	)
 	return append(rows,
+		row{rpc: rpc, name: "publishes once for two calls at once", clause: "the call is idempotent; a second call at the same time may get ABORTED", needs: needs, run: func(c *check) {
+			r := c.volume("v").ready().publishRequest()
+			var errs [2]error
+			var both sync.WaitGroup
+			for i := range errs {
+				both.Go(func() { _, errs[i] = c.node.NodePublishVolume(c.ctx, proto.CloneOf(r)) })
+			}
+			both.Wait()
+			for _, err := range errs {
+				c.code(err, codes.OK, codes.Aborted)
+			}
+			c.code(c.nodePublish(r), codes.OK)
+			_, err := c.node.NodeUnpublishVolume(c.ctx, &csi.NodeUnpublishVolumeRequest{VolumeId: r.GetVolumeId(), TargetPath: r.GetTargetPath()})
+			c.code(err, codes.OK)
+			if !c.NoData && exists(r.GetTargetPath()) {
+				c.Errorf("want one publication of two calls, undone by one call, got something at %s", r.GetTargetPath())
+			}
+		}},
 		row{rpc: rpc, name: "refuses a request without a staging path", clause: "STAGE_UNSTAGE_VOLUME and no staging_target_path: FAILED_PRECONDITION", needs: []need{creates, stages}, run: func(c *check) {
 			r := c.volume("v").ready().publishRequest()
 			r.StagingTargetPath = ""

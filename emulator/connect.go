@@ -9,6 +9,7 @@ import (
 	"github.com/csiemu/csiemu/emulator/array"
 	"github.com/csiemu/csiemu/emulator/link"
 	"github.com/csiemu/csiemu/emulator/rpc"
+	"github.com/csiemu/csiemu/journal"
 )
 
 // listenForNodes serves the nodes of other processes.
@@ -20,6 +21,7 @@ func (e *Emulator) listenForNodes(background context.Context) error {
 	nodes := &connected{Array: e.array, ids: map[string]bool{}}
 	e.links, err = link.NewServer(link.ServerOptions{
 		Array: nodes, TLS: e.config.Link.TLS, Log: e.log,
+		Calls:        &remoteCalls{e: e, open: map[uint64]*journal.Open{}},
 		Connected:    func(n link.Node) error { return e.nodeConnected(background, nodes, n) },
 		Disconnected: func(n link.Node) { nodes.set(n.ID, false); e.array.NodeGone(n.ID) },
 	})

@@ -40,7 +40,10 @@ type Emulator struct {
 	unready     unready
 	broken      broken
 	classFaults classFaults
-	crash       func(step string)
+	// remote is the array of another process, which hears of all calls; nil where
+	// the array is here.
+	remote *link.Client
+	crash  func(step string)
 	// background ends with cancel; close runs what New acquired, last first.
 	background sync.WaitGroup
 	cancel     context.CancelFunc
@@ -72,7 +75,8 @@ func (e *Emulator) open(ctx, background context.Context, c Config) error {
 	e.profile, e.log = e.config.Profile, e.config.Log
 	e.journal, e.crash = e.config.Journal, e.config.Crash
 	e.faults = fault.NewInjector(fault.Options{Seed: e.config.Seed})
-	if e.config.CheckCaller {
+	// A node alone sees half of the calls; its array checks them.
+	if e.config.CheckCaller && e.config.Services != NodeService {
 		e.checker = lifecycle.New(lifecycle.Options{
 			Attaches: e.profile.attaches(), Stages: e.profile.stages(), MinBackoff: e.config.MinBackoff,
 			Online: slices.Contains(e.profile.Expansion, csi.PluginCapability_VolumeExpansion_ONLINE),
@@ -180,7 +184,7 @@ func (e *Emulator) Register(nodeName string, s grpc.ServiceRegistrar) error {
 	o := rpc.Options{
 		Log: e.log, Strict: e.config.Strict, StrictLocks: e.config.StrictLocks, Enabled: e.profile.enabled, Locks: e.locks,
 		Around:  []rpc.Step{e.observe, e.followClass, e.breakAgain},
-		Checked: []rpc.Step{e.supervise, e.injectClass, e.inject, e.authorize},
+		Checked: []rpc.Step{e.consult, e.supervise, e.injectClass, e.inject, e.authorize},
 		Finding: func(ctx context.Context, f rpc.Finding) {
 			e.log.WarnContext(ctx, "a request breaks a limit of the specification", "what", f.String())
 		},

@@ -44,6 +44,7 @@ func (e *Emulator) openNode(ctx, background context.Context, c Node) error {
 		return err
 	}
 	e.undo = append(e.undo, client.Close)
+	e.remote = client
 	if err := e.openNodeHalf(ctx, s, client); err != nil {
 		return err
 	}

@@ -139,6 +139,21 @@ type Firing struct {
 // String names the firing in the journal.
 func (f Firing) String() string { return f.ID + ": " + f.Action.String() }
 
+// Released is closed when a rule is removed; of one that is not there it is closed
+// already.
+func (j *Injector) Released(id string) <-chan struct{} {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	for _, a := range j.rules {
+		if a.id == id {
+			return a.gone
+		}
+	}
+	gone := make(chan struct{})
+	close(gone)
+	return gone
+}
+
 // Decide says which fault fires in a call, of which e is the entry: the first
 // rule that matches and has not come to its end. It counts the call.
 func (j *Injector) Decide(e *journal.Entry) (Firing, bool) {

@@ -100,6 +100,18 @@ func (r Rule) check() error {
 	return nil
 }
 
+// ParseAction reads an action alone, in the form of Action.String.
+func ParseAction(text string) (Action, error) {
+	a, rest, err := readAction(text)
+	if err == nil && strings.TrimSpace(rest) != "" {
+		err = fmt.Errorf("%q follows", rest)
+	}
+	if err != nil {
+		return Action{}, fmt.Errorf("read the action %q: %w: %w", text, err, backends.ErrInvalid)
+	}
+	return a, nil
+}
+
 // readAction reads one action and returns what follows.
 func readAction(text string) (a Action, rest string, err error) {
 	rest = strings.TrimLeft(text, " \t\n")

@@ -95,6 +95,30 @@ func (j *Journal) Begin(method, node string, request proto.Message) *Open {
 	return &Open{journal: j, entry: e}
 }
 
+// Adopt enters a call that another journal has already, as one of this one.
+func (j *Journal) Adopt(of *Entry) *Open {
+	e := *of
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	j.last++
+	e.Seq = j.last
+	e.Attempt = j.failed[e.key()].n + 1
+	j.ring[e.Seq%uint64(len(j.ring))] = &e
+	j.wake()
+	return &Open{journal: j, entry: &e}
+}
+
+// EndAs is End for a call of Adopt, with how it ended there.
+func (o *Open) EndAs(of *Entry) {
+	next := *o.entry
+	next.Done, next.Duration, next.Code, next.Error, next.Reply = true, of.Duration, of.Code, of.Error, of.Reply
+	if of.Fault != "" {
+		next.Fault = of.Fault
+	}
+	o.replace(&next)
+	o.journal.lines.write(&next)
+}
+
 // Fault says which fault fired in the call.
 func (o *Open) Fault(text string) {
 	next := *o.entry

@@ -19,7 +19,7 @@ import (
 // adoptServed adopts the device and the holder of a breakable volume and returns
 // the name of the device, if both are there and the record explains them, and
 // takes away what of them is not. Where it adopted nothing, all is made anew by
-// attach.
+// attach. Who uses a device whose image was deleted goes on, as on a plain one.
 func (r *reopening) adoptServed(ctx context.Context, d *bound, v backends.Held) (string, error) {
 	dir := breakableDir(v.Volume)
 	if err := sweepNotes(dir); err != nil {
@@ -29,26 +29,32 @@ func (r *reopening) adoptServed(ctx context.Context, d *bound, v backends.Held) 
 	if err != nil {
 		return "", err
 	}
+	image, err := imagefile.IdentityAt(imagefile.Path(v.Dir))
+	var lost error
+	if errors.Is(err, os.ErrNotExist) {
+		if v.Attachment != nil {
+			lost = fmt.Errorf("its bytes are lost: %w: %w", err, backends.ErrDataLoss)
+		}
+		if st, err := fusefile.Ask(ctx, dir); err == nil {
+			image = st.Image
+		}
+	} else if err != nil {
+		return "", err
+	}
 	if v.Attachment != nil && v.Attachment.ID == note.Name {
-		if err := r.adoptIfServed(ctx, d, v, note); err != nil {
-			return "", err
+		if err := r.adoptIfServed(ctx, d, v, image, note); err != nil {
+			return "", errors.Join(lost, err)
 		}
 	}
 	if d.device != nil {
-		return d.device.Name, nil
+		return d.device.Name, lost
 	}
-	return "", errors.Join(r.freeServed(ctx, d, dir, note), r.b.unserve(ctx, v.Volume, d))
+	return "", errors.Join(lost, r.freeServed(ctx, d, dir, note), r.b.unserve(ctx, v.Volume, d))
 }
 
-// adoptIfServed adopts the device of a note, if a holder serves its backing file.
-func (r *reopening) adoptIfServed(ctx context.Context, d *bound, v backends.Held, note binding) error {
-	image, err := imagefile.IdentityAt(imagefile.Path(v.Dir))
-	if errors.Is(err, os.ErrNotExist) {
-		return nil // attach says that the bytes are lost
-	}
-	if err != nil {
-		return err
-	}
+// adoptIfServed adopts the device of a note, if a holder serves its backing file
+// with the bytes of image.
+func (r *reopening) adoptIfServed(ctx context.Context, d *bound, v backends.Held, image imagefile.Identity, note binding) error {
 	dir := breakableDir(v.Volume)
 	shape, err := readShape(dir)
 	if err != nil {

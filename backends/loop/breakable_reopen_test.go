@@ -160,3 +160,23 @@ func TestReopenOfADeadDeviceThatIsStillInUse(t *testing.T) {
 	_, err = direct(t, a.ID).ReadAt(aligned(4096), 0)
 	require.NoError(t, err)
 }
+
+func TestReopenOfABreakableVolumeWhoseImageWasDeleted(t *testing.T) {
+	t.Parallel()
+	r := newRig(t)
+	v := r.breakable(mebibyte)
+	a, _ := r.attach(v, false)
+	user := direct(t, a.ID)
+	require.NoError(t, os.Remove(image(v)))
+	r.open()
+	got := r.reports(held(v, &a))
+	require.ErrorIs(t, got[v.ID], backends.ErrDataLoss)
+	_, err := user.WriteAt(aligned(4096), 0)
+	require.NoError(t, err, "who uses it goes on")
+	require.NoError(t, user.Close())
+	require.NoError(t, r.backend.Detach(t.Context(), v, a))
+	requireNoDevice(t, a.ID)
+	requireNoHolder(t, v)
+	_, err = r.backend.Attach(t.Context(), v, a)
+	require.ErrorIs(t, err, backends.ErrDataLoss)
+}

@@ -57,6 +57,7 @@ func TestABreakableBlockVolume(t *testing.T) {
 	v.SizeBytes *= 2
 	require.NoError(t, r.backend.Grow(t.Context(), v))
 
+	require.NoError(t, r.node.Unstage(t.Context(), s)) // a node that ends has nothing open
 	r.open()
 	a := backends.Attachment{ID: q.PublishContext["csiemu.dev/attachment"]}
 	require.NoError(t, r.backend.Reopen(t.Context(), []backends.Held{{Volume: v, Attachment: &a}}, []backends.Snapshot{snapshot}, func(id string, err error) {

@@ -5,7 +5,6 @@ package crash_test
 import (
 	"context"
 	"fmt"
-	"maps"
 	"regexp"
 	"slices"
 	"strings"
@@ -60,14 +59,16 @@ func TestEveryKillPoint(t *testing.T) {
 	}
 	var wrong []string
 	for _, s := range step.All() {
-		listed, passed := slices.Sorted(slices.Values(s.During)), slices.Sorted(maps.Keys(reached.seen[s.Name]))
-		if !slices.Equal(listed, passed) {
-			wrong = append(wrong, fmt.Sprintf("%s is listed with %v and was passed during %v", s.Name, listed, passed))
+		if len(reached.seen[s.Name]) == 0 {
+			wrong = append(wrong, s.Name+" is listed and was never passed")
 		}
 	}
-	for name := range reached.seen {
-		if _, ok := step.Find(name); !ok {
-			wrong = append(wrong, fmt.Sprintf("%s is not listed", name))
+	for name, during := range reached.seen {
+		s, _ := step.Find(name) // one that is not listed has no RPCs
+		for rpc := range during {
+			if !slices.Contains(s.During, rpc) {
+				wrong = append(wrong, fmt.Sprintf("%s was passed during %s, of which it is not listed", name, rpc))
+			}
 		}
 	}
 	require.Empty(t, strings.Join(wrong, "\n"))
@@ -81,8 +82,8 @@ func TestEveryFailure(t *testing.T) {
 		for _, backend := range s.on {
 			t.Run(s.name+" on "+backend, func(t *testing.T) {
 				t.Parallel()
-				if testing.Short() && !s.short {
-					t.Skip("one of each kind is enough for a short run")
+				if kills() <= defaultKills && !s.short {
+					t.Skip("one of each kind is enough outside a soak")
 				}
 				s.run(t, newRig(t, backend, newCoverage(), s.disabled...), (*rig).fail)
 			})

@@ -57,6 +57,8 @@ type Node struct {
 type ServerOptions struct {
 	// Array answers the nodes. It is required.
 	Array Array
+	// Calls hears of the calls to nodes; nil for nobody.
+	Calls Calls
 	// TLS authenticates both ends; see SharedSecret. It is required.
 	TLS *tls.Config
 	// Log receives who comes and goes, and who is refused; nil is silent.

@@ -141,21 +141,21 @@ func (n *Node) Hold(ctx context.Context, volumeID string, exact bool) (release f
 		return func(context.Context) error { unlock(); return nil }, nil
 	}
 	// Recorded first: a hold outlives a killed process, and the next start
-	// ends it.
-	held := v.clone()
-	held.Held = true
+	// ends it. The record may say so of an earlier hold whose end failed.
+	held, free := v.clone(), v.clone()
+	held.Held, free.Held = true, false
 	if err := n.put(ctx, held); err != nil {
 		return nil, err
 	}
 	if err := step.Done(ctx, "node.hold.recorded"); err != nil {
-		return nil, errors.Join(err, undo.Run(ctx, func(ctx context.Context) error { return n.put(ctx, v) }))
+		return nil, errors.Join(err, undo.Run(ctx, func(ctx context.Context) error { return n.put(ctx, free) }))
 	}
 	let, err := n.Backend.Hold(ctx, v.Staged, backends.Hold{Published: v.writable(), Exact: exact})
 	if err != nil {
-		return nil, errors.Join(err, undo.Run(ctx, func(ctx context.Context) error { return n.put(ctx, v) }))
+		return nil, errors.Join(err, undo.Run(ctx, func(ctx context.Context) error { return n.put(ctx, free) }))
 	}
 	end := func(ctx context.Context) error {
-		return errors.Join(let(), step.Done(ctx, "node.hold.ended"), n.put(ctx, v))
+		return errors.Join(let(), step.Done(ctx, "node.hold.ended"), n.put(ctx, free))
 	}
 	if err := step.Done(ctx, "node.hold.begun"); err != nil {
 		return nil, errors.Join(err, undo.Run(ctx, end))

@@ -44,25 +44,27 @@ func BenchmarkVolumesOfLoop(b *testing.B) {
 // beside 100. The kernel has one table of them, so that there are no turns.
 func BenchmarkAttached(b *testing.B) {
 	testenv.Need(b, kernel.Root, kernel.Loop, kernel.Ext4, kernel.Tmpfs)
-	const few, many = 100, 2000
+	const few, many, lives = 100, 2000, 100
+	store := testenv.TmpfsDir(b)
+	d := start(b, openLoop(b, store), store)
+	attached := d.attach(b, 0, few)
+	b.Cleanup(func() { d.detach(b, attached) })
+	beside := map[string]took{"ext4": {}, block: {}}
+	for fsType, times := range beside {
+		took{}.live(b.Context(), b, d, "first-"+fsType, fsType)
+		for i := range lives {
+			times.live(b.Context(), b, d, fmt.Sprintf("few-%s-%d", fsType, i), fsType)
+		}
+	}
+	attached = append(attached, d.attach(b, few, many)...)
 	for _, fsType := range []string{"ext4", block} {
 		b.Run("volume="+fsType, func(b *testing.B) {
-			store := testenv.TmpfsDir(b)
-			d := start(b, openLoop(b, store), store)
-			attached := d.attach(b, 0, few)
-			b.Cleanup(func() { d.detach(b, attached) })
-			beside, lives := took{}, 200
-			took{}.live(b.Context(), b, d, "first", fsType)
-			for i := range lives {
-				beside.live(b.Context(), b, d, fmt.Sprintf("few-%d", i), fsType)
-			}
-			attached = append(attached, d.attach(b, few, many)...)
 			times, i := took{}, 0
 			for b.Loop() {
-				times.live(b.Context(), b, d, fmt.Sprintf("many-%d", i), fsType)
+				times.live(b.Context(), b, d, fmt.Sprintf("many-%s-%d", fsType, i), fsType)
 				i++
 			}
-			report(b, beside, times)
+			report(b, beside[fsType], times)
 		})
 	}
 }
@@ -108,10 +110,11 @@ func (d *driver) detach(b *testing.B, all []attachment) {
 	control, err := os.OpenFile("/dev/loop-control", os.O_RDWR, 0)
 	require.NoError(b, err)
 	defer control.Close()
-	for _, a := range all {
+	many(b, len(all), func(i int) error {
 		// One that another program has taken by now is busy, and stays.
-		_ = unix.IoctlSetInt(int(control.Fd()), unix.LOOP_CTL_REMOVE, a.index)
-	}
+		_ = unix.IoctlSetInt(int(control.Fd()), unix.LOOP_CTL_REMOVE, all[i].index)
+		return nil
+	})
 }
 
 // BenchmarkStart starts an emulator over the records of 10,000 volumes, and of

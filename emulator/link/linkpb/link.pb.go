@@ -403,6 +403,308 @@ func (*AuthorizeResponse) Descriptor() ([]byte, []int) {
 	return file_link_proto_rawDescGZIP(), []int{7}
 }
 
+type BeginCallRequest struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// entry is the journal's entry in JSON, without secrets.
+	Entry         []byte `protobuf:"bytes,1,opt,name=entry,proto3" json:"entry,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *BeginCallRequest) Reset() {
+	*x = BeginCallRequest{}
+	mi := &file_link_proto_msgTypes[8]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *BeginCallRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*BeginCallRequest) ProtoMessage() {}
+
+func (x *BeginCallRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_link_proto_msgTypes[8]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use BeginCallRequest.ProtoReflect.Descriptor instead.
+func (*BeginCallRequest) Descriptor() ([]byte, []int) {
+	return file_link_proto_rawDescGZIP(), []int{8}
+}
+
+func (x *BeginCallRequest) GetEntry() []byte {
+	if x != nil {
+		return x.Entry
+	}
+	return nil
+}
+
+type BeginCallResponse struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// seq is the number of the call in the array's journal.
+	Seq uint64 `protobuf:"varint,1,opt,name=seq,proto3" json:"seq,omitempty"`
+	// fault_id and action are the fault that fires; empty for none.
+	FaultId string `protobuf:"bytes,2,opt,name=fault_id,json=faultId,proto3" json:"fault_id,omitempty"`
+	Action  string `protobuf:"bytes,3,opt,name=action,proto3" json:"action,omitempty"`
+	// ready says that a slow thing has come to its end.
+	Ready bool `protobuf:"varint,4,opt,name=ready,proto3" json:"ready,omitempty"`
+	// findings are what the checker of the caller found, and refuse that the call
+	// is not to be served because of them.
+	Findings      []string `protobuf:"bytes,5,rep,name=findings,proto3" json:"findings,omitempty"`
+	Refuse        bool     `protobuf:"varint,6,opt,name=refuse,proto3" json:"refuse,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *BeginCallResponse) Reset() {
+	*x = BeginCallResponse{}
+	mi := &file_link_proto_msgTypes[9]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *BeginCallResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*BeginCallResponse) ProtoMessage() {}
+
+func (x *BeginCallResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_link_proto_msgTypes[9]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use BeginCallResponse.ProtoReflect.Descriptor instead.
+func (*BeginCallResponse) Descriptor() ([]byte, []int) {
+	return file_link_proto_rawDescGZIP(), []int{9}
+}
+
+func (x *BeginCallResponse) GetSeq() uint64 {
+	if x != nil {
+		return x.Seq
+	}
+	return 0
+}
+
+func (x *BeginCallResponse) GetFaultId() string {
+	if x != nil {
+		return x.FaultId
+	}
+	return ""
+}
+
+func (x *BeginCallResponse) GetAction() string {
+	if x != nil {
+		return x.Action
+	}
+	return ""
+}
+
+func (x *BeginCallResponse) GetReady() bool {
+	if x != nil {
+		return x.Ready
+	}
+	return false
+}
+
+func (x *BeginCallResponse) GetFindings() []string {
+	if x != nil {
+		return x.Findings
+	}
+	return nil
+}
+
+func (x *BeginCallResponse) GetRefuse() bool {
+	if x != nil {
+		return x.Refuse
+	}
+	return false
+}
+
+type EndCallRequest struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Seq           uint64                 `protobuf:"varint,1,opt,name=seq,proto3" json:"seq,omitempty"`
+	Entry         []byte                 `protobuf:"bytes,2,opt,name=entry,proto3" json:"entry,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *EndCallRequest) Reset() {
+	*x = EndCallRequest{}
+	mi := &file_link_proto_msgTypes[10]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *EndCallRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*EndCallRequest) ProtoMessage() {}
+
+func (x *EndCallRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_link_proto_msgTypes[10]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use EndCallRequest.ProtoReflect.Descriptor instead.
+func (*EndCallRequest) Descriptor() ([]byte, []int) {
+	return file_link_proto_rawDescGZIP(), []int{10}
+}
+
+func (x *EndCallRequest) GetSeq() uint64 {
+	if x != nil {
+		return x.Seq
+	}
+	return 0
+}
+
+func (x *EndCallRequest) GetEntry() []byte {
+	if x != nil {
+		return x.Entry
+	}
+	return nil
+}
+
+type EndCallResponse struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *EndCallResponse) Reset() {
+	*x = EndCallResponse{}
+	mi := &file_link_proto_msgTypes[11]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *EndCallResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*EndCallResponse) ProtoMessage() {}
+
+func (x *EndCallResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_link_proto_msgTypes[11]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use EndCallResponse.ProtoReflect.Descriptor instead.
+func (*EndCallResponse) Descriptor() ([]byte, []int) {
+	return file_link_proto_rawDescGZIP(), []int{11}
+}
+
+type AwaitReleaseRequest struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	FaultId       string                 `protobuf:"bytes,1,opt,name=fault_id,json=faultId,proto3" json:"fault_id,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *AwaitReleaseRequest) Reset() {
+	*x = AwaitReleaseRequest{}
+	mi := &file_link_proto_msgTypes[12]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *AwaitReleaseRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*AwaitReleaseRequest) ProtoMessage() {}
+
+func (x *AwaitReleaseRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_link_proto_msgTypes[12]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use AwaitReleaseRequest.ProtoReflect.Descriptor instead.
+func (*AwaitReleaseRequest) Descriptor() ([]byte, []int) {
+	return file_link_proto_rawDescGZIP(), []int{12}
+}
+
+func (x *AwaitReleaseRequest) GetFaultId() string {
+	if x != nil {
+		return x.FaultId
+	}
+	return ""
+}
+
+type AwaitReleaseResponse struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *AwaitReleaseResponse) Reset() {
+	*x = AwaitReleaseResponse{}
+	mi := &file_link_proto_msgTypes[13]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *AwaitReleaseResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*AwaitReleaseResponse) ProtoMessage() {}
+
+func (x *AwaitReleaseResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_link_proto_msgTypes[13]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use AwaitReleaseResponse.ProtoReflect.Descriptor instead.
+func (*AwaitReleaseResponse) Descriptor() ([]byte, []int) {
+	return file_link_proto_rawDescGZIP(), []int{13}
+}
+
 type FromNode struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// Types that are valid to be assigned to Kind:
@@ -416,7 +718,7 @@ type FromNode struct {
 
 func (x *FromNode) Reset() {
 	*x = FromNode{}
-	mi := &file_link_proto_msgTypes[8]
+	mi := &file_link_proto_msgTypes[14]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -428,7 +730,7 @@ func (x *FromNode) String() string {
 func (*FromNode) ProtoMessage() {}
 
 func (x *FromNode) ProtoReflect() protoreflect.Message {
-	mi := &file_link_proto_msgTypes[8]
+	mi := &file_link_proto_msgTypes[14]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -441,7 +743,7 @@ func (x *FromNode) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use FromNode.ProtoReflect.Descriptor instead.
 func (*FromNode) Descriptor() ([]byte, []int) {
-	return file_link_proto_rawDescGZIP(), []int{8}
+	return file_link_proto_rawDescGZIP(), []int{14}
 }
 
 func (x *FromNode) GetKind() isFromNode_Kind {
@@ -503,7 +805,7 @@ type FromArray struct {
 
 func (x *FromArray) Reset() {
 	*x = FromArray{}
-	mi := &file_link_proto_msgTypes[9]
+	mi := &file_link_proto_msgTypes[15]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -515,7 +817,7 @@ func (x *FromArray) String() string {
 func (*FromArray) ProtoMessage() {}
 
 func (x *FromArray) ProtoReflect() protoreflect.Message {
-	mi := &file_link_proto_msgTypes[9]
+	mi := &file_link_proto_msgTypes[15]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -528,7 +830,7 @@ func (x *FromArray) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use FromArray.ProtoReflect.Descriptor instead.
 func (*FromArray) Descriptor() ([]byte, []int) {
-	return file_link_proto_rawDescGZIP(), []int{9}
+	return file_link_proto_rawDescGZIP(), []int{15}
 }
 
 func (x *FromArray) GetAsk() uint64 {
@@ -622,7 +924,7 @@ type Hello struct {
 
 func (x *Hello) Reset() {
 	*x = Hello{}
-	mi := &file_link_proto_msgTypes[10]
+	mi := &file_link_proto_msgTypes[16]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -634,7 +936,7 @@ func (x *Hello) String() string {
 func (*Hello) ProtoMessage() {}
 
 func (x *Hello) ProtoReflect() protoreflect.Message {
-	mi := &file_link_proto_msgTypes[10]
+	mi := &file_link_proto_msgTypes[16]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -647,7 +949,7 @@ func (x *Hello) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Hello.ProtoReflect.Descriptor instead.
 func (*Hello) Descriptor() ([]byte, []int) {
-	return file_link_proto_rawDescGZIP(), []int{10}
+	return file_link_proto_rawDescGZIP(), []int{16}
 }
 
 func (x *Hello) GetNodeId() string {
@@ -680,7 +982,7 @@ type Welcome struct {
 
 func (x *Welcome) Reset() {
 	*x = Welcome{}
-	mi := &file_link_proto_msgTypes[11]
+	mi := &file_link_proto_msgTypes[17]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -692,7 +994,7 @@ func (x *Welcome) String() string {
 func (*Welcome) ProtoMessage() {}
 
 func (x *Welcome) ProtoReflect() protoreflect.Message {
-	mi := &file_link_proto_msgTypes[11]
+	mi := &file_link_proto_msgTypes[17]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -705,7 +1007,7 @@ func (x *Welcome) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Welcome.ProtoReflect.Descriptor instead.
 func (*Welcome) Descriptor() ([]byte, []int) {
-	return file_link_proto_rawDescGZIP(), []int{11}
+	return file_link_proto_rawDescGZIP(), []int{17}
 }
 
 // Hold asks the node to stop changes of a volume. It is answered when they have
@@ -721,7 +1023,7 @@ type Hold struct {
 
 func (x *Hold) Reset() {
 	*x = Hold{}
-	mi := &file_link_proto_msgTypes[12]
+	mi := &file_link_proto_msgTypes[18]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -733,7 +1035,7 @@ func (x *Hold) String() string {
 func (*Hold) ProtoMessage() {}
 
 func (x *Hold) ProtoReflect() protoreflect.Message {
-	mi := &file_link_proto_msgTypes[12]
+	mi := &file_link_proto_msgTypes[18]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -746,7 +1048,7 @@ func (x *Hold) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Hold.ProtoReflect.Descriptor instead.
 func (*Hold) Descriptor() ([]byte, []int) {
-	return file_link_proto_rawDescGZIP(), []int{12}
+	return file_link_proto_rawDescGZIP(), []int{18}
 }
 
 func (x *Hold) GetVolumeId() string {
@@ -775,7 +1077,7 @@ type Release struct {
 
 func (x *Release) Reset() {
 	*x = Release{}
-	mi := &file_link_proto_msgTypes[13]
+	mi := &file_link_proto_msgTypes[19]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -787,7 +1089,7 @@ func (x *Release) String() string {
 func (*Release) ProtoMessage() {}
 
 func (x *Release) ProtoReflect() protoreflect.Message {
-	mi := &file_link_proto_msgTypes[13]
+	mi := &file_link_proto_msgTypes[19]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -800,7 +1102,7 @@ func (x *Release) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Release.ProtoReflect.Descriptor instead.
 func (*Release) Descriptor() ([]byte, []int) {
-	return file_link_proto_rawDescGZIP(), []int{13}
+	return file_link_proto_rawDescGZIP(), []int{19}
 }
 
 func (x *Release) GetHold() uint64 {
@@ -819,7 +1121,7 @@ type Ping struct {
 
 func (x *Ping) Reset() {
 	*x = Ping{}
-	mi := &file_link_proto_msgTypes[14]
+	mi := &file_link_proto_msgTypes[20]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -831,7 +1133,7 @@ func (x *Ping) String() string {
 func (*Ping) ProtoMessage() {}
 
 func (x *Ping) ProtoReflect() protoreflect.Message {
-	mi := &file_link_proto_msgTypes[14]
+	mi := &file_link_proto_msgTypes[20]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -844,7 +1146,7 @@ func (x *Ping) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Ping.ProtoReflect.Descriptor instead.
 func (*Ping) Descriptor() ([]byte, []int) {
-	return file_link_proto_rawDescGZIP(), []int{14}
+	return file_link_proto_rawDescGZIP(), []int{20}
 }
 
 // Answer ends an ask.
@@ -860,7 +1162,7 @@ type Answer struct {
 
 func (x *Answer) Reset() {
 	*x = Answer{}
-	mi := &file_link_proto_msgTypes[15]
+	mi := &file_link_proto_msgTypes[21]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -872,7 +1174,7 @@ func (x *Answer) String() string {
 func (*Answer) ProtoMessage() {}
 
 func (x *Answer) ProtoReflect() protoreflect.Message {
-	mi := &file_link_proto_msgTypes[15]
+	mi := &file_link_proto_msgTypes[21]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -885,7 +1187,7 @@ func (x *Answer) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Answer.ProtoReflect.Descriptor instead.
 func (*Answer) Descriptor() ([]byte, []int) {
-	return file_link_proto_rawDescGZIP(), []int{15}
+	return file_link_proto_rawDescGZIP(), []int{21}
 }
 
 func (x *Answer) GetAsk() uint64 {
@@ -940,7 +1242,23 @@ const file_link_proto_rawDesc = "" +
 	"\fDigestsEntry\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
 	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01\"\x13\n" +
-	"\x11AuthorizeResponse\"s\n" +
+	"\x11AuthorizeResponse\"(\n" +
+	"\x10BeginCallRequest\x12\x14\n" +
+	"\x05entry\x18\x01 \x01(\fR\x05entry\"\xa2\x01\n" +
+	"\x11BeginCallResponse\x12\x10\n" +
+	"\x03seq\x18\x01 \x01(\x04R\x03seq\x12\x19\n" +
+	"\bfault_id\x18\x02 \x01(\tR\afaultId\x12\x16\n" +
+	"\x06action\x18\x03 \x01(\tR\x06action\x12\x14\n" +
+	"\x05ready\x18\x04 \x01(\bR\x05ready\x12\x1a\n" +
+	"\bfindings\x18\x05 \x03(\tR\bfindings\x12\x16\n" +
+	"\x06refuse\x18\x06 \x01(\bR\x06refuse\"8\n" +
+	"\x0eEndCallRequest\x12\x10\n" +
+	"\x03seq\x18\x01 \x01(\x04R\x03seq\x12\x14\n" +
+	"\x05entry\x18\x02 \x01(\fR\x05entry\"\x11\n" +
+	"\x0fEndCallResponse\"0\n" +
+	"\x13AwaitReleaseRequest\x12\x19\n" +
+	"\bfault_id\x18\x01 \x01(\tR\afaultId\"\x16\n" +
+	"\x14AwaitReleaseResponse\"s\n" +
 	"\bFromNode\x12-\n" +
 	"\x05hello\x18\x01 \x01(\v2\x15.csiemu.link.v1.HelloH\x00R\x05hello\x120\n" +
 	"\x06answer\x18\x02 \x01(\v2\x16.csiemu.link.v1.AnswerH\x00R\x06answerB\x06\n" +
@@ -969,12 +1287,15 @@ const file_link_proto_rawDesc = "" +
 	"\x06Answer\x12\x10\n" +
 	"\x03ask\x18\x01 \x01(\x04R\x03ask\x12\x12\n" +
 	"\x04code\x18\x02 \x01(\rR\x04code\x12\x18\n" +
-	"\amessage\x18\x03 \x01(\tR\amessage2\x96\x03\n" +
+	"\amessage\x18\x03 \x01(\tR\amessage2\x8f\x05\n" +
 	"\x05Array\x12G\n" +
 	"\x06SizeOf\x12\x1d.csiemu.link.v1.SizeOfRequest\x1a\x1e.csiemu.link.v1.SizeOfResponse\x12V\n" +
 	"\vAttachLocal\x12\".csiemu.link.v1.AttachLocalRequest\x1a#.csiemu.link.v1.AttachLocalResponse\x12V\n" +
 	"\vDetachLocal\x12\".csiemu.link.v1.DetachLocalRequest\x1a#.csiemu.link.v1.DetachLocalResponse\x12P\n" +
-	"\tAuthorize\x12 .csiemu.link.v1.AuthorizeRequest\x1a!.csiemu.link.v1.AuthorizeResponse\x12B\n" +
+	"\tAuthorize\x12 .csiemu.link.v1.AuthorizeRequest\x1a!.csiemu.link.v1.AuthorizeResponse\x12P\n" +
+	"\tBeginCall\x12 .csiemu.link.v1.BeginCallRequest\x1a!.csiemu.link.v1.BeginCallResponse\x12J\n" +
+	"\aEndCall\x12\x1e.csiemu.link.v1.EndCallRequest\x1a\x1f.csiemu.link.v1.EndCallResponse\x12Y\n" +
+	"\fAwaitRelease\x12#.csiemu.link.v1.AwaitReleaseRequest\x1a$.csiemu.link.v1.AwaitReleaseResponse\x12B\n" +
 	"\aSession\x12\x18.csiemu.link.v1.FromNode\x1a\x19.csiemu.link.v1.FromArray(\x010\x01B/Z-github.com/csiemu/csiemu/emulator/link/linkpbb\x06proto3"
 
 var (
@@ -989,50 +1310,62 @@ func file_link_proto_rawDescGZIP() []byte {
 	return file_link_proto_rawDescData
 }
 
-var file_link_proto_msgTypes = make([]protoimpl.MessageInfo, 19)
+var file_link_proto_msgTypes = make([]protoimpl.MessageInfo, 25)
 var file_link_proto_goTypes = []any{
-	(*SizeOfRequest)(nil),       // 0: csiemu.link.v1.SizeOfRequest
-	(*SizeOfResponse)(nil),      // 1: csiemu.link.v1.SizeOfResponse
-	(*AttachLocalRequest)(nil),  // 2: csiemu.link.v1.AttachLocalRequest
-	(*AttachLocalResponse)(nil), // 3: csiemu.link.v1.AttachLocalResponse
-	(*DetachLocalRequest)(nil),  // 4: csiemu.link.v1.DetachLocalRequest
-	(*DetachLocalResponse)(nil), // 5: csiemu.link.v1.DetachLocalResponse
-	(*AuthorizeRequest)(nil),    // 6: csiemu.link.v1.AuthorizeRequest
-	(*AuthorizeResponse)(nil),   // 7: csiemu.link.v1.AuthorizeResponse
-	(*FromNode)(nil),            // 8: csiemu.link.v1.FromNode
-	(*FromArray)(nil),           // 9: csiemu.link.v1.FromArray
-	(*Hello)(nil),               // 10: csiemu.link.v1.Hello
-	(*Welcome)(nil),             // 11: csiemu.link.v1.Welcome
-	(*Hold)(nil),                // 12: csiemu.link.v1.Hold
-	(*Release)(nil),             // 13: csiemu.link.v1.Release
-	(*Ping)(nil),                // 14: csiemu.link.v1.Ping
-	(*Answer)(nil),              // 15: csiemu.link.v1.Answer
-	nil,                         // 16: csiemu.link.v1.AttachLocalResponse.PublishContextEntry
-	nil,                         // 17: csiemu.link.v1.AuthorizeRequest.DigestsEntry
-	nil,                         // 18: csiemu.link.v1.Hello.TopologyEntry
+	(*SizeOfRequest)(nil),        // 0: csiemu.link.v1.SizeOfRequest
+	(*SizeOfResponse)(nil),       // 1: csiemu.link.v1.SizeOfResponse
+	(*AttachLocalRequest)(nil),   // 2: csiemu.link.v1.AttachLocalRequest
+	(*AttachLocalResponse)(nil),  // 3: csiemu.link.v1.AttachLocalResponse
+	(*DetachLocalRequest)(nil),   // 4: csiemu.link.v1.DetachLocalRequest
+	(*DetachLocalResponse)(nil),  // 5: csiemu.link.v1.DetachLocalResponse
+	(*AuthorizeRequest)(nil),     // 6: csiemu.link.v1.AuthorizeRequest
+	(*AuthorizeResponse)(nil),    // 7: csiemu.link.v1.AuthorizeResponse
+	(*BeginCallRequest)(nil),     // 8: csiemu.link.v1.BeginCallRequest
+	(*BeginCallResponse)(nil),    // 9: csiemu.link.v1.BeginCallResponse
+	(*EndCallRequest)(nil),       // 10: csiemu.link.v1.EndCallRequest
+	(*EndCallResponse)(nil),      // 11: csiemu.link.v1.EndCallResponse
+	(*AwaitReleaseRequest)(nil),  // 12: csiemu.link.v1.AwaitReleaseRequest
+	(*AwaitReleaseResponse)(nil), // 13: csiemu.link.v1.AwaitReleaseResponse
+	(*FromNode)(nil),             // 14: csiemu.link.v1.FromNode
+	(*FromArray)(nil),            // 15: csiemu.link.v1.FromArray
+	(*Hello)(nil),                // 16: csiemu.link.v1.Hello
+	(*Welcome)(nil),              // 17: csiemu.link.v1.Welcome
+	(*Hold)(nil),                 // 18: csiemu.link.v1.Hold
+	(*Release)(nil),              // 19: csiemu.link.v1.Release
+	(*Ping)(nil),                 // 20: csiemu.link.v1.Ping
+	(*Answer)(nil),               // 21: csiemu.link.v1.Answer
+	nil,                          // 22: csiemu.link.v1.AttachLocalResponse.PublishContextEntry
+	nil,                          // 23: csiemu.link.v1.AuthorizeRequest.DigestsEntry
+	nil,                          // 24: csiemu.link.v1.Hello.TopologyEntry
 }
 var file_link_proto_depIdxs = []int32{
-	16, // 0: csiemu.link.v1.AttachLocalResponse.publish_context:type_name -> csiemu.link.v1.AttachLocalResponse.PublishContextEntry
-	17, // 1: csiemu.link.v1.AuthorizeRequest.digests:type_name -> csiemu.link.v1.AuthorizeRequest.DigestsEntry
-	10, // 2: csiemu.link.v1.FromNode.hello:type_name -> csiemu.link.v1.Hello
-	15, // 3: csiemu.link.v1.FromNode.answer:type_name -> csiemu.link.v1.Answer
-	11, // 4: csiemu.link.v1.FromArray.welcome:type_name -> csiemu.link.v1.Welcome
-	12, // 5: csiemu.link.v1.FromArray.hold:type_name -> csiemu.link.v1.Hold
-	13, // 6: csiemu.link.v1.FromArray.release:type_name -> csiemu.link.v1.Release
-	14, // 7: csiemu.link.v1.FromArray.ping:type_name -> csiemu.link.v1.Ping
-	18, // 8: csiemu.link.v1.Hello.topology:type_name -> csiemu.link.v1.Hello.TopologyEntry
+	22, // 0: csiemu.link.v1.AttachLocalResponse.publish_context:type_name -> csiemu.link.v1.AttachLocalResponse.PublishContextEntry
+	23, // 1: csiemu.link.v1.AuthorizeRequest.digests:type_name -> csiemu.link.v1.AuthorizeRequest.DigestsEntry
+	16, // 2: csiemu.link.v1.FromNode.hello:type_name -> csiemu.link.v1.Hello
+	21, // 3: csiemu.link.v1.FromNode.answer:type_name -> csiemu.link.v1.Answer
+	17, // 4: csiemu.link.v1.FromArray.welcome:type_name -> csiemu.link.v1.Welcome
+	18, // 5: csiemu.link.v1.FromArray.hold:type_name -> csiemu.link.v1.Hold
+	19, // 6: csiemu.link.v1.FromArray.release:type_name -> csiemu.link.v1.Release
+	20, // 7: csiemu.link.v1.FromArray.ping:type_name -> csiemu.link.v1.Ping
+	24, // 8: csiemu.link.v1.Hello.topology:type_name -> csiemu.link.v1.Hello.TopologyEntry
 	0,  // 9: csiemu.link.v1.Array.SizeOf:input_type -> csiemu.link.v1.SizeOfRequest
 	2,  // 10: csiemu.link.v1.Array.AttachLocal:input_type -> csiemu.link.v1.AttachLocalRequest
 	4,  // 11: csiemu.link.v1.Array.DetachLocal:input_type -> csiemu.link.v1.DetachLocalRequest
 	6,  // 12: csiemu.link.v1.Array.Authorize:input_type -> csiemu.link.v1.AuthorizeRequest
-	8,  // 13: csiemu.link.v1.Array.Session:input_type -> csiemu.link.v1.FromNode
-	1,  // 14: csiemu.link.v1.Array.SizeOf:output_type -> csiemu.link.v1.SizeOfResponse
-	3,  // 15: csiemu.link.v1.Array.AttachLocal:output_type -> csiemu.link.v1.AttachLocalResponse
-	5,  // 16: csiemu.link.v1.Array.DetachLocal:output_type -> csiemu.link.v1.DetachLocalResponse
-	7,  // 17: csiemu.link.v1.Array.Authorize:output_type -> csiemu.link.v1.AuthorizeResponse
-	9,  // 18: csiemu.link.v1.Array.Session:output_type -> csiemu.link.v1.FromArray
-	14, // [14:19] is the sub-list for method output_type
-	9,  // [9:14] is the sub-list for method input_type
+	8,  // 13: csiemu.link.v1.Array.BeginCall:input_type -> csiemu.link.v1.BeginCallRequest
+	10, // 14: csiemu.link.v1.Array.EndCall:input_type -> csiemu.link.v1.EndCallRequest
+	12, // 15: csiemu.link.v1.Array.AwaitRelease:input_type -> csiemu.link.v1.AwaitReleaseRequest
+	14, // 16: csiemu.link.v1.Array.Session:input_type -> csiemu.link.v1.FromNode
+	1,  // 17: csiemu.link.v1.Array.SizeOf:output_type -> csiemu.link.v1.SizeOfResponse
+	3,  // 18: csiemu.link.v1.Array.AttachLocal:output_type -> csiemu.link.v1.AttachLocalResponse
+	5,  // 19: csiemu.link.v1.Array.DetachLocal:output_type -> csiemu.link.v1.DetachLocalResponse
+	7,  // 20: csiemu.link.v1.Array.Authorize:output_type -> csiemu.link.v1.AuthorizeResponse
+	9,  // 21: csiemu.link.v1.Array.BeginCall:output_type -> csiemu.link.v1.BeginCallResponse
+	11, // 22: csiemu.link.v1.Array.EndCall:output_type -> csiemu.link.v1.EndCallResponse
+	13, // 23: csiemu.link.v1.Array.AwaitRelease:output_type -> csiemu.link.v1.AwaitReleaseResponse
+	15, // 24: csiemu.link.v1.Array.Session:output_type -> csiemu.link.v1.FromArray
+	17, // [17:25] is the sub-list for method output_type
+	9,  // [9:17] is the sub-list for method input_type
 	9,  // [9:9] is the sub-list for extension type_name
 	9,  // [9:9] is the sub-list for extension extendee
 	0,  // [0:9] is the sub-list for field type_name
@@ -1043,11 +1376,11 @@ func file_link_proto_init() {
 	if File_link_proto != nil {
 		return
 	}
-	file_link_proto_msgTypes[8].OneofWrappers = []any{
+	file_link_proto_msgTypes[14].OneofWrappers = []any{
 		(*FromNode_Hello)(nil),
 		(*FromNode_Answer)(nil),
 	}
-	file_link_proto_msgTypes[9].OneofWrappers = []any{
+	file_link_proto_msgTypes[15].OneofWrappers = []any{
 		(*FromArray_Welcome)(nil),
 		(*FromArray_Hold)(nil),
 		(*FromArray_Release)(nil),
@@ -1059,7 +1392,7 @@ func file_link_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_link_proto_rawDesc), len(file_link_proto_rawDesc)),
 			NumEnums:      0,
-			NumMessages:   19,
+			NumMessages:   25,
 			NumExtensions: 0,
 			NumServices:   1,
 		},

@@ -23,11 +23,14 @@ import (
 const _ = grpc.SupportPackageIsVersion9
 
 const (
-	Array_SizeOf_FullMethodName      = "/csiemu.link.v1.Array/SizeOf"
-	Array_AttachLocal_FullMethodName = "/csiemu.link.v1.Array/AttachLocal"
-	Array_DetachLocal_FullMethodName = "/csiemu.link.v1.Array/DetachLocal"
-	Array_Authorize_FullMethodName   = "/csiemu.link.v1.Array/Authorize"
-	Array_Session_FullMethodName     = "/csiemu.link.v1.Array/Session"
+	Array_SizeOf_FullMethodName       = "/csiemu.link.v1.Array/SizeOf"
+	Array_AttachLocal_FullMethodName  = "/csiemu.link.v1.Array/AttachLocal"
+	Array_DetachLocal_FullMethodName  = "/csiemu.link.v1.Array/DetachLocal"
+	Array_Authorize_FullMethodName    = "/csiemu.link.v1.Array/Authorize"
+	Array_BeginCall_FullMethodName    = "/csiemu.link.v1.Array/BeginCall"
+	Array_EndCall_FullMethodName      = "/csiemu.link.v1.Array/EndCall"
+	Array_AwaitRelease_FullMethodName = "/csiemu.link.v1.Array/AwaitRelease"
+	Array_Session_FullMethodName      = "/csiemu.link.v1.Array/Session"
 )
 
 // ArrayClient is the client API for Array service.
@@ -46,6 +49,13 @@ type ArrayClient interface {
 	// Authorize answers UNAUTHENTICATED where the class of a volume demands
 	// secrets for a call and those that came with it are others.
 	Authorize(ctx context.Context, in *AuthorizeRequest, opts ...grpc.CallOption) (*AuthorizeResponse, error)
+	// BeginCall enters a call to a node in the array's journal and says what is
+	// to happen to it.
+	BeginCall(ctx context.Context, in *BeginCallRequest, opts ...grpc.CallOption) (*BeginCallResponse, error)
+	// EndCall enters how the call ended.
+	EndCall(ctx context.Context, in *EndCallRequest, opts ...grpc.CallOption) (*EndCallResponse, error)
+	// AwaitRelease answers when a fault is removed, or is not there.
+	AwaitRelease(ctx context.Context, in *AwaitReleaseRequest, opts ...grpc.CallOption) (*AwaitReleaseResponse, error)
 	// Session lasts as long as a node is connected. The node says hello first;
 	// the array says welcome, or ends the stream with ALREADY_EXISTS while
 	// another process is connected as this node. Then the array asks and the node
@@ -101,6 +111,36 @@ func (c *arrayClient) Authorize(ctx context.Context, in *AuthorizeRequest, opts 
 	return out, nil
 }
 
+func (c *arrayClient) BeginCall(ctx context.Context, in *BeginCallRequest, opts ...grpc.CallOption) (*BeginCallResponse, error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	out := new(BeginCallResponse)
+	err := c.cc.Invoke(ctx, Array_BeginCall_FullMethodName, in, out, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
+func (c *arrayClient) EndCall(ctx context.Context, in *EndCallRequest, opts ...grpc.CallOption) (*EndCallResponse, error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	out := new(EndCallResponse)
+	err := c.cc.Invoke(ctx, Array_EndCall_FullMethodName, in, out, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
+func (c *arrayClient) AwaitRelease(ctx context.Context, in *AwaitReleaseRequest, opts ...grpc.CallOption) (*AwaitReleaseResponse, error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	out := new(AwaitReleaseResponse)
+	err := c.cc.Invoke(ctx, Array_AwaitRelease_FullMethodName, in, out, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
 func (c *arrayClient) Session(ctx context.Context, opts ...grpc.CallOption) (grpc.BidiStreamingClient[FromNode, FromArray], error) {
 	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
 	stream, err := c.cc.NewStream(ctx, &Array_ServiceDesc.Streams[0], Array_Session_FullMethodName, cOpts...)
@@ -130,6 +170,13 @@ type ArrayServer interface {
 	// Authorize answers UNAUTHENTICATED where the class of a volume demands
 	// secrets for a call and those that came with it are others.
 	Authorize(context.Context, *AuthorizeRequest) (*AuthorizeResponse, error)
+	// BeginCall enters a call to a node in the array's journal and says what is
+	// to happen to it.
+	BeginCall(context.Context, *BeginCallRequest) (*BeginCallResponse, error)
+	// EndCall enters how the call ended.
+	EndCall(context.Context, *EndCallRequest) (*EndCallResponse, error)
+	// AwaitRelease answers when a fault is removed, or is not there.
+	AwaitRelease(context.Context, *AwaitReleaseRequest) (*AwaitReleaseResponse, error)
 	// Session lasts as long as a node is connected. The node says hello first;
 	// the array says welcome, or ends the stream with ALREADY_EXISTS while
 	// another process is connected as this node. Then the array asks and the node
@@ -156,6 +203,15 @@ func (UnimplementedArrayServer) DetachLocal(context.Context, *DetachLocalRequest
 }
 func (UnimplementedArrayServer) Authorize(context.Context, *AuthorizeRequest) (*AuthorizeResponse, error) {
 	return nil, status.Error(codes.Unimplemented, "method Authorize not implemented")
+}
+func (UnimplementedArrayServer) BeginCall(context.Context, *BeginCallRequest) (*BeginCallResponse, error) {
+	return nil, status.Error(codes.Unimplemented, "method BeginCall not implemented")
+}
+func (UnimplementedArrayServer) EndCall(context.Context, *EndCallRequest) (*EndCallResponse, error) {
+	return nil, status.Error(codes.Unimplemented, "method EndCall not implemented")
+}
+func (UnimplementedArrayServer) AwaitRelease(context.Context, *AwaitReleaseRequest) (*AwaitReleaseResponse, error) {
+	return nil, status.Error(codes.Unimplemented, "method AwaitRelease not implemented")
 }
 func (UnimplementedArrayServer) Session(grpc.BidiStreamingServer[FromNode, FromArray]) error {
 	return status.Error(codes.Unimplemented, "method Session not implemented")
@@ -253,6 +309,60 @@ func _Array_Authorize_Handler(srv interface{}, ctx context.Context, dec func(int
 	return interceptor(ctx, in, info, handler)
 }
 
+func _Array_BeginCall_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
+	in := new(BeginCallRequest)
+	if err := dec(in); err != nil {
+		return nil, err
+	}
+	if interceptor == nil {
+		return srv.(ArrayServer).BeginCall(ctx, in)
+	}
+	info := &grpc.UnaryServerInfo{
+		Server:     srv,
+		FullMethod: Array_BeginCall_FullMethodName,
+	}
+	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
+		return srv.(ArrayServer).BeginCall(ctx, req.(*BeginCallRequest))
+	}
+	return interceptor(ctx, in, info, handler)
+}
+
+func _Array_EndCall_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
+	in := new(EndCallRequest)
+	if err := dec(in); err != nil {
+		return nil, err
+	}
+	if interceptor == nil {
+		return srv.(ArrayServer).EndCall(ctx, in)
+	}
+	info := &grpc.UnaryServerInfo{
+		Server:     srv,
+		FullMethod: Array_EndCall_FullMethodName,
+	}
+	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
+		return srv.(ArrayServer).EndCall(ctx, req.(*EndCallRequest))
+	}
+	return interceptor(ctx, in, info, handler)
+}
+
+func _Array_AwaitRelease_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
+	in := new(AwaitReleaseRequest)
+	if err := dec(in); err != nil {
+		return nil, err
+	}
+	if interceptor == nil {
+		return srv.(ArrayServer).AwaitRelease(ctx, in)
+	}
+	info := &grpc.UnaryServerInfo{
+		Server:     srv,
+		FullMethod: Array_AwaitRelease_FullMethodName,
+	}
+	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
+		return srv.(ArrayServer).AwaitRelease(ctx, req.(*AwaitReleaseRequest))
+	}
+	return interceptor(ctx, in, info, handler)
+}
+
 func _Array_Session_Handler(srv interface{}, stream grpc.ServerStream) error {
 	return srv.(ArrayServer).Session(&grpc.GenericServerStream[FromNode, FromArray]{ServerStream: stream})
 }
@@ -282,6 +392,18 @@ var Array_ServiceDesc = grpc.ServiceDesc{
 		{
 			MethodName: "Authorize",
 			Handler:    _Array_Authorize_Handler,
+		},
+		{
+			MethodName: "BeginCall",
+			Handler:    _Array_BeginCall_Handler,
+		},
+		{
+			MethodName: "EndCall",
+			Handler:    _Array_EndCall_Handler,
+		},
+		{
+			MethodName: "AwaitRelease",
+			Handler:    _Array_AwaitRelease_Handler,
 		},
 	},
 	Streams: []grpc.StreamDesc{
