@@ -6,12 +6,14 @@ import (
 	"context"
 	"crypto/rand"
 	"crypto/sha256"
+	"errors"
 	"fmt"
 	"io"
 	"os"
 	"path/filepath"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/require"
 	"golang.org/x/sys/unix"
@@ -203,10 +205,14 @@ func status(t *testing.T, name string) loopdev.Status {
 	return st
 }
 
+// requireNoDevice waits for a moment: a child that another test is just starting,
+// a holder or a mkfs, has all files of this process until it calls exec.
 func requireNoDevice(t *testing.T, name string) {
 	t.Helper()
-	_, err := loopdev.Find(t.Context(), name, -1, loopdev.Options{})
-	require.ErrorIs(t, err, loopdev.ErrNotBound)
+	require.Eventually(t, func() bool {
+		_, err := loopdev.Find(t.Context(), name, -1, loopdev.Options{})
+		return errors.Is(err, loopdev.ErrNotBound)
+	}, 5*time.Second, 5*time.Millisecond, "a device carries %s", name)
 }
 
 // entryAt is what mountinfo says of a mount point.

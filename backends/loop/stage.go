@@ -29,7 +29,7 @@ func (n *node) Stage(ctx context.Context, r backends.StageRequest) (backends.Sta
 	return s, nil
 }
 
-func (n *node) stage(ctx context.Context, r backends.StageRequest) (backends.Staged, error) {
+func (n *node) stage(ctx context.Context, r backends.StageRequest) (_ backends.Staged, err error) {
 	d, st, err := n.find(ctx, r.PublishContext)
 	if err != nil {
 		return backends.Staged{}, err
@@ -38,13 +38,16 @@ func (n *node) stage(ctx context.Context, r backends.StageRequest) (backends.Sta
 		VolumeID: r.VolumeID, Path: r.Path, Block: r.Block, ReadOnly: r.ReadOnly || st.ReadOnly,
 		Device: d.Path(), DeviceID: d.Name,
 	}
-	if r.Block {
-		err := n.held.hold(r.VolumeID, d.Name, d.Path())
-		if errors.Is(err, loopdev.ErrNotBound) { // detached since it was found
-			err = fmt.Errorf("%w: %w", err, backends.ErrNotFound)
-		}
+	// While it is held its index cannot go to another volume. A mount holds the
+	// device by itself.
+	err = n.held.hold(r.VolumeID, d.Name, d.Path())
+	if errors.Is(err, loopdev.ErrNotBound) { // detached since it was found
+		err = fmt.Errorf("%w: %w", err, backends.ErrNotFound)
+	}
+	if err != nil || r.Block {
 		return s, err
 	}
+	defer func() { err = errors.Join(err, n.held.release(d.Name)) }()
 	w, err := wishOf(r, st.ReadOnly)
 	if err != nil {
 		return backends.Staged{}, err

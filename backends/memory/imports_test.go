@@ -9,7 +9,7 @@ import (
 )
 
 // TestImports keeps the backend usable everywhere: it needs nothing but the
-// contract, two small packages and the standard library.
+// contract, three small packages and the standard library.
 func TestImports(t *testing.T) {
 	t.Parallel()
 	for _, system := range []string{"linux", "darwin", "windows"} {
@@ -19,7 +19,7 @@ func TestImports(t *testing.T) {
 		require.NoError(t, err)
 		const module = "github.com/csiemu/csiemu/"
 		require.ElementsMatch(t, []string{
-			module + "backends", module + "backends/memory", module + "internal/rmtree", module + "internal/safepath",
+			module + "backends", module + "backends/memory", module + "internal/rmtree", module + "internal/safepath", module + "internal/step",
 		}, strings.Fields(string(out)))
 	}
 }

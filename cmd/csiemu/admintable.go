@@ -9,9 +9,9 @@ import (
 	"unicode/utf8"
 )
 
-// table writes rows under a header in aligned columns. Rows may come later: those
+// columns writes rows under a header in aligned columns. Rows may come later: those
 // that fit are aligned with the first ones.
-type table struct {
+type columns struct {
 	out    io.Writer
 	widths []int
 }
@@ -37,14 +37,14 @@ func writeTable(out io.Writer, header []string, rows [][]string) error {
 	return nil
 }
 
-// newTable begins a table to which rows are added as they come, with columns at
+// newColumns begins a table to which rows are added as they come, with columns at
 // least as wide as widths.
-func newTable(out io.Writer, header []string, widths ...int) (*table, error) {
-	t := &table{out: out, widths: widths}
+func newColumns(out io.Writer, header []string, widths ...int) (*columns, error) {
+	t := &columns{out: out, widths: widths}
 	return t, t.add(header)
 }
 
-func (t *table) add(row []string) error {
+func (t *columns) add(row []string) error {
 	var b strings.Builder
 	for i, cell := range row {
 		if i == len(row)-1 {

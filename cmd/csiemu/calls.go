@@ -116,9 +116,9 @@ func (f *callsFlags) list(ctx context.Context, out io.Writer, c *admin.Client) e
 
 // print prints calls as they end, each as a row or as a line of JSON.
 func (f *callsFlags) print(ctx context.Context, out io.Writer, c *admin.Client) (err error) {
-	var t *table
+	var t *columns
 	if f.output == "table" {
-		if t, err = newTable(out, callsHeader, 4, 12, 23, 8, 20, 9, 7); err != nil {
+		if t, err = newColumns(out, callsHeader, 4, 12, 23, 8, 20, 9, 7); err != nil {
 			return err
 		}
 	}

@@ -38,13 +38,16 @@ func (f *serveFlags) config() (emulator.Config, error) {
 	if err != nil {
 		return emulator.Config{}, err
 	}
+	if err := f.checkAdmin(); err != nil {
+		return emulator.Config{}, err
+	}
 	if err := f.checkSockets(nodes); err != nil {
 		return emulator.Config{}, err
 	}
 	return emulator.Config{
 		Profile: profile, StateDir: f.stateDir, Pools: pools, Nodes: nodes,
 		Services: emulator.Services(f.services), Link: ends,
-		Sync: f.sync, Strict: f.strict, StrictLocks: f.strict,
+		Sync: f.sync, Strict: f.strict, StrictLocks: f.strict, CheckCaller: true,
 	}, nil
 }
 

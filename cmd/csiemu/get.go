@@ -114,7 +114,7 @@ func (f *getFlags) write(out io.Writer, k *kind, things []thing, id string) erro
 // follow writes things as they are, and again each that changes. In the table, and
 // among names, what is gone has a line that says so.
 func (f *getFlags) follow(ctx context.Context, out io.Writer, c *admin.Client, k *kind, id string) (err error) {
-	var t *table
+	var t *columns
 	known := map[string]string{}
 	for line, err := range c.Lines(ctx, "/v1/"+k.name+"?watch=1") {
 		if err != nil {
@@ -131,7 +131,7 @@ func (f *getFlags) follow(ctx context.Context, out io.Writer, c *admin.Client, k
 		changed, gone := news(known, things)
 		if f.output == "table" {
 			if t == nil {
-				if t, err = newTable(out, k.header, widths(k.header, things)...); err != nil {
+				if t, err = newColumns(out, k.header, widths(k.header, things)...); err != nil {
 					return err
 				}
 			}

@@ -70,7 +70,7 @@ func newRoot(lookup lookupFunc) *cobra.Command {
 	root.CompletionOptions.HiddenDefaultCmd = true
 	root.SetFlagErrorFunc(func(_ *cobra.Command, err error) error { return wrongFlag(err) })
 	root.SetVersionTemplate(versionText())
-	root.AddCommand(newServe(), newDemo(), newConform(), newDoctor(), newVersion())
+	root.AddCommand(newServe(), newCalls(), newFault(), newGet(), newDemo(), newConform(), newDoctor(), newVersion())
 	return root
 }
 

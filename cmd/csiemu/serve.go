@@ -20,10 +20,14 @@ import (
 const serveText = `Serve the CSI services on an endpoint until SIGTERM or SIGINT.
 
 Volumes that are in use stay as they are when it ends, and are known again by
-the next start with the same state directory.`
+the next start with the same state directory.
+
+With --admin, csiemu calls, fault and get ask this process, and a browser shows it
+at http://ADDRESS. The address is one of this machine only: whoever reaches it may
+break volumes.`
 
 const serveExample = `  csiemu serve --endpoint unix:///run/csi.sock --state-dir /var/lib/csiemu
-  csiemu serve --endpoint unix:///tmp/csi.sock --backend memory
+  csiemu serve --endpoint unix:///tmp/csi.sock --backend memory --admin 127.0.0.1:9810
   csiemu serve --endpoint unix:///run/csi.sock --state-dir /var/lib/csiemu \
     --node node-a --node node-b=unix:///run/csi-b.sock --capacity 100GiB --capacity fast=10GiB`
 
@@ -35,6 +39,7 @@ type serveFlags struct {
 	attachLimit                             int64
 	noAttach, sync, strict, volumeCondition bool
 	arrayListen, array, secretFile          string
+	admin, faultsFile, journalFile          string
 }
 
 func newServe() *cobra.Command {
@@ -68,6 +73,9 @@ func (f *serveFlags) define(flags *pflag.FlagSet) {
 	flags.BoolVar(&f.volumeCondition, "volume-condition", false, "also tell the health of volumes as CSI did before 1.13")
 	flags.BoolVar(&f.sync, "sync", false, "flush records and bytes, so that they survive a lost machine too")
 	flags.BoolVar(&f.strict, "strict", false, "refuse maps past their limit, and any second call on a volume (ABORTED)")
+	flags.StringVar(&f.admin, "admin", "", "`ADDRESS` of an admin endpoint with a page, loopback HOST:PORT or unix://PATH (default none)")
+	flags.StringVar(&f.faultsFile, "faults", "", "`FILE` of faults to begin with, one a line; # begins a comment")
+	flags.StringVar(&f.journalFile, "journal", "", "`FILE` to which each call is added as a line of JSON")
 	flags.StringVar(&f.logLevel, "log-level", "info", "least level to log: debug, info, warn, error")
 	flags.StringVar(&f.arrayListen, "array-listen", "", "where nodes of other processes find this array, unix://PATH.sock or tcp://HOST:PORT")
 	flags.StringVar(&f.array, "array", "", "the array that this node belongs to (with --services node)")
@@ -86,6 +94,10 @@ func (f *serveFlags) serve(ctx context.Context, cmd *cobra.Command) (err error) 
 	if err := level.UnmarshalText([]byte(f.logLevel)); err != nil {
 		return usage("read --log-level: %q is no level: give debug, info, warn or error", f.logLevel)
 	}
+	faults, err := readFaults(f.faultsFile)
+	if err != nil {
+		return err
+	}
 	config.Log = slog.New(slog.NewTextHandler(cmd.ErrOrStderr(), &slog.HandlerOptions{Level: level}))
 
 	ctx, stop := signal.NotifyContext(ctx, os.Interrupt, syscall.SIGTERM)
@@ -103,6 +115,20 @@ func (f *serveFlags) serve(ctx context.Context, cmd *cobra.Command) (err error) 
 			_ = listeners.Close()
 		}
 	}()
+	adminListener, err := f.listenAdmin(ctx)
+	if err != nil {
+		return err
+	}
+	defer func() {
+		if err != nil && adminListener != nil {
+			_ = adminListener.Close()
+		}
+	}()
+	endJournal, err := f.openJournal(&config)
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, endJournal()) }()
 	config.Backend, err = store.New(ctx, f.backend, store.Options{Dir: f.stateDir, Sync: f.sync})
 	if err != nil {
 		return err
@@ -117,9 +143,12 @@ func (f *serveFlags) serve(ctx context.Context, cmd *cobra.Command) (err error) 
 		}
 		config.Log.Info("ended, volumes in use stay", "driver", config.Profile.DriverName)
 	}()
+	if err := injectAll(ctx, emu, faults); err != nil {
+		return err
+	}
 	config.Log.Info("started", "driver", config.Profile.DriverName, "backend", f.backend, "stateDir", f.stateDir,
 		"nodes", nodeNames(config), "version", emulator.Version())
-	return blame(emu.ServeOn(ctx, listeners))
+	return f.serveAll(ctx, emu, config, listeners, adminListener)
 }
 
 // nodeNames are the names of the nodes that an emulator serves, with commas.

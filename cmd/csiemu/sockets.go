@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"path/filepath"
 
+	"github.com/csiemu/csiemu/admin"
 	"github.com/csiemu/csiemu/emulator"
 	"github.com/csiemu/csiemu/emulator/link"
 	"github.com/csiemu/csiemu/emulator/rpc"
@@ -37,6 +38,12 @@ func (f *serveFlags) checkSockets(nodes []emulator.Node) error {
 	for _, n := range nodes[min(1, len(nodes)):] { // the first is on the endpoint
 		endpoint, err := rpc.ParseEndpoint(n.Endpoint)
 		if err := use(fmt.Sprintf("--node %s", n.Name), endpoint, err); err != nil {
+			return err
+		}
+	}
+	if f.admin != "" {
+		endpoint, err := admin.ParseAddress(f.admin)
+		if err := use("--admin", endpoint, err); err != nil {
 			return err
 		}
 	}

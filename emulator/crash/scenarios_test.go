@@ -207,7 +207,7 @@ func publishScenarios() []scenario {
 			name: "publish a volume that nobody attaches or stages", on: onLoop, disabled: alone,
 			prepare: func(l *life) { l.v.create() }, call: call, done: live,
 		},
-		{name: "unpublish a volume", on: everywhere, prepare: published, call: unpublish},
+		{name: "unpublish a volume", on: everywhere, short: true, prepare: published, call: unpublish},
 		{
 			name: "unpublish a raw block volume for reading", on: onLoop, capability: block, call: unpublish,
 			prepare: func(l *life) { reader(l); l.v.publish() },

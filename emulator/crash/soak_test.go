@@ -56,6 +56,7 @@ func TestKillsAtRandom(t *testing.T) {
 
 	var done sync.WaitGroup
 	var stop atomic.Bool
+	var lives atomic.Int64
 	defer done.Wait()
 	defer stop.Store(true)
 	for i := range soakClients {
@@ -64,6 +65,7 @@ func TestKillsAtRandom(t *testing.T) {
 		done.Go(func() {
 			for n := 0; !stop.Load() && !t.Failed(); n++ {
 				c.live(fmt.Sprintf("c%d-%d", i, n))
+				lives.Add(1)
 			}
 		})
 	}
@@ -80,6 +82,8 @@ func TestKillsAtRandom(t *testing.T) {
 	if t.Failed() {
 		t.FailNow()
 	}
+	t.Logf("%d lives came to their end", lives.Load())
+	require.Positive(t, lives.Load())
 	have := r.requireExplained(t)
 	r.requireOnly(t, have, nil, nil)
 	require.Empty(t, have.staged)

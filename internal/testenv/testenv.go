@@ -14,6 +14,7 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"os/exec"
 	"slices"
 	"strings"
 	"testing"
@@ -44,6 +45,25 @@ func Need(tb testing.TB, features ...kernel.Feature) {
 	}
 }
 
+// Chromium is what NeedChromium looks for, in RequireVariable.
+const Chromium kernel.Feature = "chromium"
+
+// NeedChromium returns the path of the browser that tests of pages run, and is Need
+// where there is none.
+func NeedChromium(tb testing.TB) string {
+	tb.Helper()
+	for _, name := range []string{"chromium", "chromium-browser", "google-chrome"} {
+		if path, err := exec.LookPath(name); err == nil {
+			return path
+		}
+	}
+	if required(os.Getenv(RequireVariable), Chromium) {
+		tb.Fatalf("$%s says that %s must be here: it is not in PATH", RequireVariable, Chromium)
+	}
+	tb.Skip("needs chromium, which is not in PATH")
+	return ""
+}
+
 // required says whether a list of features holds f.
 func required(list string, f kernel.Feature) bool {
 	return slices.ContainsFunc(split(list), func(s string) bool { return s == "all" || s == string(f) })
@@ -52,7 +72,7 @@ func required(list string, f kernel.Feature) bool {
 // checkRequired refuses names that are no features, as a misspelt one would let
 // tests be skipped that must not be.
 func checkRequired(list string) error {
-	known := append(kernel.Features(), kernel.ReflinkFeature, kernel.DirectIOFeature)
+	known := append(kernel.Features(), kernel.ReflinkFeature, kernel.DirectIOFeature, Chromium)
 	for _, s := range split(list) {
 		if s != "all" && !slices.Contains(known, kernel.Feature(s)) {
 			return fmt.Errorf("$%s names %q, which is no feature; known are all, %v", RequireVariable, s, known)
