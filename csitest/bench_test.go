@@ -74,7 +74,9 @@ func BenchmarkJournal(b *testing.B) {
 }
 
 // plain answers as the emulator does, and answers is a controller beside it.
-type plain struct{ csi.UnimplementedIdentityServer }
+type plain struct {
+	csi.UnimplementedIdentityServer
+}
 
 func (plain) GetPluginInfo(context.Context, *csi.GetPluginInfoRequest) (*csi.GetPluginInfoResponse, error) {
 	return &csi.GetPluginInfoResponse{Name: "memory.csiemu.dev", VendorVersion: emulator.Version()}, nil

@@ -242,6 +242,21 @@ func (d *Double) made() (string, bool) {
 	return d.madeDir, d.madeDir != ""
 }
 
+// TempDir returns a new directory for staging paths and targets. It is removed when
+// the volumes are taken away, unlike one of t.TempDir that was made after the double,
+// which goes first, with what is mounted in it.
+func (d *Double) TempDir() string {
+	d.tb.Helper()
+	dir, err := d.dir()
+	if err == nil {
+		dir, err = os.MkdirTemp(dir, "t")
+	}
+	if err != nil {
+		d.tb.Fatalf("make a directory: %v", err)
+	}
+	return dir
+}
+
 // Emulator is the driver itself, for what the double has no short way to.
 func (d *Double) Emulator() *emulator.Emulator { return d.emulator }
 

@@ -10,14 +10,16 @@ import (
 	"os"
 
 	"github.com/csiemu/csiemu/backends"
+	"github.com/csiemu/csiemu/internal/fusefile"
 	"github.com/csiemu/csiemu/internal/imagefile"
 	"github.com/csiemu/csiemu/internal/loopdev"
 	"github.com/csiemu/csiemu/internal/mount"
 	"github.com/csiemu/csiemu/internal/nodemount"
 )
 
-// Health sees an image that is gone, or shorter than its volume.
-func (b *Backend) Health(_ context.Context, v backends.Volume) ([]backends.Condition, error) {
+// Health sees an image that is gone, or shorter than its volume, and the device of
+// a breakable volume whose process was killed.
+func (b *Backend) Health(ctx context.Context, v backends.Volume) ([]backends.Condition, error) {
 	info, err := os.Lstat(imagefile.Path(v.Dir))
 	switch {
 	case errors.Is(err, fs.ErrNotExist):
@@ -29,6 +31,11 @@ func (b *Backend) Health(_ context.Context, v backends.Volume) ([]backends.Condi
 			Status: backends.DataLoss, Reason: "ImageShort",
 			Message: fmt.Sprintf("the image has %d bytes of %d", info.Size(), v.SizeBytes),
 		}}, nil
+	}
+	if v.Breakable && b.attached(v.ID) != nil {
+		if _, err := fusefile.Ask(ctx, breakableDir(v)); errors.Is(err, fusefile.ErrNotServing) {
+			return []backends.Condition{{Status: backends.Inaccessible, Reason: "DeviceGone", Message: "the process under the device is gone"}}, nil
+		}
 	}
 	return nil, nil
 }

@@ -1,0 +1,200 @@
+package csitest_test
+
+import (
+	"errors"
+	"os"
+	"path/filepath"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/container-storage-interface/spec/lib/go/csi"
+	"github.com/stretchr/testify/require"
+	"golang.org/x/sys/unix"
+
+	"github.com/csiemu/csiemu/csitest"
+	"github.com/csiemu/csiemu/internal/kernel"
+	"github.com/csiemu/csiemu/internal/testenv"
+)
+
+func blockCapability() *csi.VolumeCapability {
+	return &csi.VolumeCapability{
+		AccessType: &csi.VolumeCapability_Block{Block: &csi.VolumeCapability_BlockVolume{}},
+		AccessMode: &csi.VolumeCapability_AccessMode{Mode: csi.VolumeCapability_AccessMode_SINGLE_NODE_WRITER},
+	}
+}
+
+// published is a volume in use.
+type published struct {
+	*csitest.Volume
+	double *csitest.Double
+	target string
+}
+
+func publish(t *testing.T, capability *csi.VolumeCapability, parameters map[string]string) *published {
+	t.Helper()
+	testenv.Need(t, kernel.Root, kernel.Loop, kernel.Ext4, kernel.FUSE)
+	d := csitest.New(t, csitest.Loop())
+	dir := d.TempDir()
+	made, err := d.Controller().CreateVolume(t.Context(), &csi.CreateVolumeRequest{
+		Name: "v", VolumeCapabilities: []*csi.VolumeCapability{capability}, CapacityRange: &csi.CapacityRange{RequiredBytes: 32 << 20}, Parameters: parameters,
+	})
+	require.NoError(t, err)
+	id, n := made.GetVolume().GetVolumeId(), d.Nodes()[0]
+	attached, err := d.Controller().ControllerPublishVolume(t.Context(), &csi.ControllerPublishVolumeRequest{VolumeId: id, NodeId: n.Name, VolumeCapability: capability})
+	require.NoError(t, err)
+	p := &published{d.Volume(id), d, filepath.Join(dir, "target")}
+	staging := filepath.Join(dir, "staging")
+	require.NoError(t, os.Mkdir(staging, 0o700))
+	_, err = n.NodeStageVolume(t.Context(), &csi.NodeStageVolumeRequest{VolumeId: id, StagingTargetPath: staging, VolumeCapability: capability, PublishContext: attached.GetPublishContext()})
+	require.NoError(t, err)
+	_, err = n.NodePublishVolume(t.Context(), &csi.NodePublishVolumeRequest{VolumeId: id, StagingTargetPath: staging, TargetPath: p.target, VolumeCapability: capability, PublishContext: attached.GetPublishContext()})
+	require.NoError(t, err)
+	return p
+}
+
+var breakable = map[string]string{"breakable": "true"}
+
+// open opens the device of a raw block volume past the page cache.
+func (p *published) open(t *testing.T) *os.File {
+	t.Helper()
+	f, err := os.OpenFile(p.target, os.O_RDWR|unix.O_DIRECT, 0)
+	require.NoError(t, err)
+	t.Cleanup(func() { _ = f.Close() })
+	return f
+}
+
+// block is memory that direct I/O can use.
+func block(t *testing.T) []byte {
+	t.Helper()
+	b, err := unix.Mmap(-1, 0, 4096, unix.PROT_READ|unix.PROT_WRITE, unix.MAP_ANON|unix.MAP_PRIVATE)
+	require.NoError(t, err)
+	t.Cleanup(func() { require.NoError(t, unix.Munmap(b)) })
+	return b
+}
+
+func TestBlockDeviceFailsAsToldAndHeals(t *testing.T) {
+	t.Parallel()
+	p := publish(t, blockCapability(), breakable)
+	f, b := p.open(t), block(t)
+	defer f.Close()
+	write := func(offset int64) error { _, err := f.WriteAt(b, offset); return err }
+	read := func(offset int64) error { _, err := f.ReadAt(b, offset); return err }
+	const far = 30 << 20
+	require.NoError(t, errors.Join(write(0), read(0), write(far)))
+
+	p.Fail("eio(writes)")
+	require.ErrorIs(t, write(0), syscall.EIO)
+	require.NoError(t, read(0))
+	require.NotEmpty(t, p.Get().Faults, "it says which mechanism is used")
+	p.Heal()
+	require.NoError(t, write(0))
+
+	p.Fail("eio(reads,4096,4096)")
+	require.NoError(t, read(0))
+	require.ErrorIs(t, read(4096), syscall.EIO)
+	p.Heal()
+
+	p.Fill("50%")
+	require.NoError(t, write(0))
+	require.ErrorIs(t, write(far), syscall.ENOSPC)
+	p.Heal()
+	require.NoError(t, write(far))
+
+	for i := range b {
+		b[i] = 'x'
+	}
+	require.NoError(t, write(8192))
+	p.Fail("corrupt(8192,4096)")
+	require.NoError(t, read(8192))
+	require.Contains(t, string(b), "x")
+	changed := 0
+	for _, c := range b {
+		if c != 'x' {
+			changed++
+		}
+	}
+	require.Positive(t, changed, "what is read is not what was written")
+	p.Heal()
+	require.NoError(t, read(8192))
+	for _, c := range b {
+		require.Equal(t, byte('x'), c, "what is stored is whole")
+	}
+
+	p.Fail("slow(60ms)")
+	began := time.Now()
+	require.NoError(t, read(0))
+	require.GreaterOrEqual(t, time.Since(began), 60*time.Millisecond)
+	p.Heal()
+
+	p.Fail("gone")
+	require.Error(t, errors.Join(read(0), write(0)))
+	health, err := p.double.Controller().ControllerGetVolumeHealth(t.Context(), &csi.ControllerGetVolumeHealthRequest{VolumeId: p.Get().ID})
+	require.NoError(t, err)
+	require.Equal(t, csi.VolumeHealthErrorType_INACCESSIBLE, health.GetVolumeHealth().GetHealthStatuses()[0].GetStatus())
+}
+
+func TestFilesystemTurnsReadOnlyUnderItsWriter(t *testing.T) {
+	t.Parallel()
+	capability := mountCapability()
+	capability.GetMount().FsType = "ext4"
+	p := publish(t, capability, breakable)
+	f, err := os.Create(filepath.Join(p.target, "file"))
+	require.NoError(t, err)
+	defer f.Close()
+	_, err = f.WriteString("before")
+	require.NoError(t, errors.Join(err, f.Sync()))
+	p.Fail("readonly")
+	require.Eventually(t, func() bool {
+		_, err := f.WriteString("x")
+		return errors.Is(errors.Join(err, f.Sync()), syscall.EROFS) || errors.Is(createIn(p.target), syscall.EROFS)
+	}, 20*time.Second, 20*time.Millisecond)
+	node, err := p.double.Nodes()[0].NodeGetVolumeHealth(t.Context(), &csi.NodeGetVolumeHealthRequest{VolumeId: p.Get().ID})
+	require.NoError(t, err)
+	require.NotEmpty(t, node.GetVolumeHealth().GetHealthStatuses())
+}
+
+func createIn(dir string) error {
+	f, err := os.CreateTemp(dir, "x") //nolint:usetesting // on the volume
+	if err == nil {
+		err = f.Close()
+	}
+	return err
+}
+
+func TestPlainVolumeFailsAllOfItsIO(t *testing.T) {
+	t.Parallel()
+	capability := mountCapability()
+	capability.GetMount().FsType = "ext4"
+	p := publish(t, capability, nil)
+	f, err := os.Create(filepath.Join(p.target, "file"))
+	require.NoError(t, err)
+	defer f.Close()
+	require.NoError(t, f.Sync())
+	p.Fail("eio")
+	_, err = f.WriteString("x")
+	require.ErrorIs(t, errors.Join(err, f.Sync()), syscall.EIO)
+
+	failed := run(func(tb *printer) {
+		d := csitest.New(tb, csitest.Loop())
+		_, err := d.Controller().CreateVolume(t.Context(), &csi.CreateVolumeRequest{
+			Name: "v", VolumeCapabilities: []*csi.VolumeCapability{capability}, CapacityRange: &csi.CapacityRange{RequiredBytes: 32 << 20},
+		})
+		require.NoError(t, err)
+		d.Inject("Volume{name=v}: eio(writes)")
+	})
+	require.True(t, failed.failed)
+	require.Contains(t, failed.text.String(), "breakable=true", "what it cannot do is refused with the way out")
+}
+
+// No fault of one volume is felt by another.
+func TestFaultHarmsNoOtherVolume(t *testing.T) {
+	t.Parallel()
+	p := publish(t, blockCapability(), breakable)
+	q := publish(t, blockCapability(), breakable)
+	p.Fail("eio")
+	f, b := q.open(t), block(t)
+	defer f.Close()
+	_, err := f.WriteAt(b, 0)
+	require.NoError(t, err)
+}
