@@ -123,6 +123,9 @@ func (s *controllerServer) ValidateVolumeCapabilities(_ context.Context, req *cs
 		if err == nil {
 			err = types.Allow(access.FromCSI(c))
 		}
+		if err == nil {
+			err = s.array.CanServe(v, access.FromCSI(c))
+		}
 		if err != nil {
 			return &csi.ValidateVolumeCapabilitiesResponse{Message: err.Error()}, nil
 		}

@@ -138,7 +138,7 @@ func (s *nodeServer) NodeGetVolumeStats(ctx context.Context, req *csi.NodeGetVol
 
 func (s *nodeServer) NodeExpandVolume(ctx context.Context, req *csi.NodeExpandVolumeRequest) (*csi.NodeExpandVolumeResponse, error) {
 	if c := req.GetVolumeCapability(); c != nil {
-		if err := s.allows(c); err != nil {
+		if err := errors.Join(s.allows(c), s.node.CheckCapability(req.GetVolumeId(), access.FromCSI(c))); err != nil {
 			return nil, fmt.Errorf("expand volume %s: %w", req.GetVolumeId(), err)
 		}
 	}

@@ -6,6 +6,7 @@ package access
 import (
 	"fmt"
 	"slices"
+	"strings"
 
 	"github.com/container-storage-interface/spec/lib/go/csi"
 
@@ -18,6 +19,11 @@ const ReadOnlyKey = "csiemu.dev/readonly"
 
 // VolumeKey is the volume's id in its publish context.
 const VolumeKey = "csiemu.dev/volume"
+
+// TypesKey says in the publish context how the volume can be accessed: block,
+// mount, or both with a comma. A node that has no record of the volume knows it
+// from there.
+const TypesKey = "csiemu.dev/access"
 
 // Mode is an access mode of the specification.
 type Mode = csi.VolumeCapability_AccessMode_Mode
@@ -113,6 +119,28 @@ type Types struct {
 	Block, Filesystem bool
 	// FSTypes are the named file systems, sorted, without duplicates.
 	FSTypes []string
+}
+
+// String is the value of TypesKey.
+func (t Types) String() string {
+	switch {
+	case t.Block && t.Filesystem:
+		return "block,mount"
+	case t.Block:
+		return "block"
+	}
+	return "mount"
+}
+
+// CheckTypes returns backends.ErrPrecondition for a capability that asks for a kind
+// of access which the volume of a publish context does not have.
+func CheckTypes(publishContext map[string]string, c Capability) error {
+	have, told := publishContext[TypesKey]
+	want := Types{Block: c.Block, Filesystem: !c.Block}.String()
+	if !told || slices.Contains(strings.Split(have, ","), want) {
+		return nil
+	}
+	return fmt.Errorf("the volume was created for %s, not for %s: %w", have, want, backends.ErrPrecondition)
 }
 
 // TypesOf sums up the access types of all.

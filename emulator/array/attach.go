@@ -102,6 +102,7 @@ func (a *Array) connect(ctx context.Context, v *Volume, t Attachment) (map[strin
 		publishContext = map[string]string{}
 	}
 	publishContext[access.VolumeKey] = v.ID
+	publishContext[access.TypesKey] = access.TypesOf(v.Capabilities).String()
 	if !v.Demand.IsZero() {
 		publishContext[access.SecretsKey] = "demanded"
 	}

@@ -211,3 +211,17 @@ func (a *Array) compatible(v *Volume, req CreateRequest) error {
 
 // keys lists the names of parameters for a message. Values may be sensitive.
 func keys(m map[string]string) []string { return slices.Sorted(maps.Keys(m)) }
+
+// CanServe returns an error where the backend has no volume like v with a
+// capability, as with a file system that it does not know.
+func (a *Array) CanServe(v *Volume, c access.Capability) error {
+	_, _, rest, err := a.splitParameters(v.Parameters)
+	if err != nil {
+		return err
+	}
+	types := access.TypesOf([]access.Capability{c})
+	_, err = a.backend.Plan(backends.Request{
+		RequiredBytes: v.Layout.SizeBytes, Block: types.Block, Filesystem: types.Filesystem, FSTypes: types.FSTypes, Parameters: rest,
+	})
+	return err
+}

@@ -68,9 +68,16 @@ func (n *Node) publishStaged(ctx context.Context, req PublishRequest) error {
 // stageHere stages a volume of a driver whose callers don't, in a directory of
 // the node's own.
 func (n *Node) stageHere(ctx context.Context, req PublishRequest) error {
-	return n.Stage(ctx, StageRequest{
+	err := n.Stage(ctx, StageRequest{
 		VolumeID: req.VolumeID, PublishContext: req.PublishContext, Path: req.StagingPath, Capability: req.Capability,
 	})
+	if v, ok := n.get(req.VolumeID); ok && errors.Is(err, backends.ErrExists) {
+		// It is the target that exists, or another one is in the way.
+		if _, same := v.target(req.Path); !same {
+			return fmt.Errorf("%s: %w", err.Error(), backends.ErrPrecondition)
+		}
+	}
+	return err
 }
 
 // ownDir is the node's own directory for a volume that callers do not stage.

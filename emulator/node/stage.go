@@ -96,6 +96,9 @@ func (n *Node) stage(ctx context.Context, req StageRequest) error {
 	if err != nil {
 		return errors.Join(err, n.undoStage(ctx, v))
 	}
+	if err := access.CheckTypes(publishContext, req.Capability); err != nil {
+		return errors.Join(err, n.undoStage(ctx, v))
+	}
 	whole := v.clone()
 	whole.Staged, err = n.Backend.Stage(ctx, backends.StageRequest{
 		VolumeID: req.VolumeID, PublishContext: publishContext, Path: req.Path, Block: req.Capability.Block,

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/csiemu/csiemu/backends"
+	"github.com/csiemu/csiemu/emulator/access"
 	"github.com/csiemu/csiemu/internal/step"
 	"github.com/csiemu/csiemu/internal/undo"
 )
@@ -78,6 +79,16 @@ func (n *Node) Expand(ctx context.Context, volumeID, path string, limitBytes int
 		return 0, fmt.Errorf("expand volume %s on node %s: %w", volumeID, n.Name, err)
 	}
 	return size, nil
+}
+
+// CheckCapability returns backends.ErrInvalid for a capability that a volume here is
+// not used with. Of a volume that is not here it says nothing.
+func (n *Node) CheckCapability(volumeID string, c access.Capability) error {
+	v, ok := n.get(volumeID)
+	if !ok || v.Capability.Block == c.Block && (c.FSType == "" || v.Staged.FSType == "" || c.FSType == v.Staged.FSType) {
+		return nil
+	}
+	return fmt.Errorf("it is staged as %s, not as %s: %w", v.Capability, c, backends.ErrInvalid)
 }
 
 // checkLimit refuses to grow what lies on a volume that is larger than allowed.
