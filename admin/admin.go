@@ -89,7 +89,8 @@ func New(o Options) *Server {
 const endLimit = 2 * time.Second
 
 // Serve answers on l, which it takes over, until ctx ends; it returns nil then.
-// While it runs it counts the calls for the metrics about operations.
+// While it runs it counts the calls for the metrics about operations, so it is
+// called once.
 func (s *Server) Serve(ctx context.Context, l net.Listener) error {
 	ctx, cancel := context.WithCancel(ctx)
 	var all sync.WaitGroup

@@ -168,6 +168,9 @@ func TestPageInABrowser(t *testing.T) {
 	b.picture("home")
 	b.run(chromedp.Click(chromedp.CSS("#as-test summary")))
 	b.sees("#test-text", "ControllerPublishVolume{code=OK,node=node-1}")
+	b.picture("test")
+	b.run(chromedp.Click(chromedp.CSS("#copy")))
+	b.sees("#copy", "Copied")
 	d.create("pvc-later")
 	b.sees("#volumes", "pvc-later")
 	b.sees("#test-text", "pvc-later")
@@ -224,6 +227,8 @@ func (d *driver) populate() {
 		require.NoError(d.t, err)
 	}
 	_, err := d.emulator.InjectText(ctx, `NodeStageVolume{node=node-2}: 10%return(INTERNAL,"the array is on fire")`)
+	require.NoError(d.t, err)
+	_, err = d.emulator.InjectText(ctx, `Volume{name=pvc-logs}: health(INACCESSIBLE,"PathDown")`)
 	require.NoError(d.t, err)
 	for range 2 {
 		_, err = d.DeleteVolume(ctx, &csi.DeleteVolumeRequest{VolumeId: attached})

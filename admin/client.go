@@ -159,11 +159,11 @@ func (e *toldError) Error() string { return e.text }
 func (e *toldError) Is(kind error) bool {
 	switch e.status {
 	case http.StatusBadRequest:
-		return kind == backends.ErrInvalid //nolint:errorlint // errors.Is asks for each
+		return kind == backends.ErrInvalid
 	case http.StatusNotFound:
-		return kind == backends.ErrNotFound //nolint:errorlint // errors.Is asks for each
+		return kind == backends.ErrNotFound
 	case http.StatusConflict:
-		return kind == backends.ErrPrecondition //nolint:errorlint // errors.Is asks for each
+		return kind == backends.ErrPrecondition
 	}
 	return false
 }

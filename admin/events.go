@@ -25,6 +25,10 @@ func (s *Server) events(w http.ResponseWriter, r *http.Request) error {
 	}
 	control := http.NewResponseController(w)
 	w.Header().Set("Content-Type", "text/event-stream")
+	// A page that was loaded from a process before has another one's token.
+	if err := sendEvent(w, "token", []byte(s.token)); err != nil {
+		return nil //nolint:nilerr // the reader has gone
+	}
 	sent := map[string][]byte{}
 	for range s.changes(r.Context()) {
 		v, err := look()

@@ -17,10 +17,10 @@ var functions = template.FuncMap{
 	"clock":    func(t time.Time) string { return t.Local().Format("15:04:05.000") },
 	"code":     func(e *journal.Entry) string { return codeText(e) },
 	"codeKind": codeKind,
+	"head":     func(text string) string { head, _, _ := strings.Cut(text, ":"); return head },
 	"inc":      func(n int) int { return n + 1 },
 	"iso":      func(t time.Time) string { return t.UTC().Format(time.RFC3339Nano) },
 	"join":     strings.Join,
-	"rule":     func(finding string) string { rule, _, _ := strings.Cut(finding, ":"); return rule },
 	"took":     took,
 }
 

@@ -40,6 +40,8 @@ func newPages() *pages {
 const (
 	mostVolumes = 200
 	mostCalls   = 200
+	// mostFolded are the calls that are folded to at most mostCalls.
+	mostFolded = 5 * mostCalls
 )
 
 // view is what the templates show.
@@ -97,7 +99,8 @@ func (s *Server) home(ctx context.Context) (*view, error) {
 
 	j := s.o.Emulator.Journal()
 	v.Dropped = j.Dropped()
-	v.Calls = tries(j.Entries(0))
+	entries := j.Entries(0)
+	v.Calls = tries(entries[max(0, len(entries)-mostFolded):])
 	v.Calls = v.Calls[max(0, len(v.Calls)-mostCalls):]
 	v.Test = asTest(v.Calls)
 	slices.Reverse(v.Calls)

@@ -17,7 +17,6 @@ type Option func(*options)
 type options struct {
 	// open makes the backend in a directory; nil means memory.
 	open       func(dir string, keep bool) (backends.Backend, error)
-	name       string
 	nodes      []emulator.Node
 	profile    []func(*emulator.Profile)
 	config     []func(*emulator.Config)

@@ -1,15 +1,17 @@
 #!/bin/sh
 # Says which Debian packages a task lacks on this machine, and installs them
 # when it may: as root where there is apt-get. Task "test" only warns (tests say
-# themselves what they skip and why), task "vm" fails.
+# themselves what they skip and why), and so does "browser", which is for the tests
+# of pages. Task "vm" fails.
 #
-#   tools/packages.sh test|vm
+#   tools/packages.sh test|vm|browser
 PATH=$PATH:/usr/sbin:/sbin
 
 case ${1-} in
 test) need='mkfs.ext4:e2fsprogs mkfs.xfs:xfsprogs mkfs.btrfs:btrfs-progs cc:gcc cc:libc6-dev' ;;
 vm) need='mkfs.ext4:e2fsprogs mkfs.xfs:xfsprogs mkfs.btrfs:btrfs-progs qemu-system-x86_64:qemu-system-x86 busybox:busybox-static cpio:cpio' ;;
-*) echo "usage: $0 test|vm" >&2 && exit 2 ;;
+browser) need='chromium:chromium' ;;
+*) echo "usage: $0 test|vm|browser" >&2 && exit 2 ;;
 esac
 
 missing() {
@@ -32,5 +34,6 @@ if [ "$(id -u)" -eq 0 ] && command -v apt-get >/dev/null; then
 	packages=$(missing)
 	[ -n "$packages" ] || exit 0
 fi
-echo "missing for make $([ "$1" = vm ] && echo test-vm || echo "$1"):$packages (sudo apt-get install$packages)" >&2
-[ "$1" = test ]
+case $1 in vm) for='make test-vm' ;; browser) for='the tests of pages' ;; *) for="make $1" ;; esac
+echo "missing for $for:$packages (sudo apt-get install$packages)" >&2
+[ "$1" != vm ]

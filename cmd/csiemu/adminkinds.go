@@ -40,7 +40,7 @@ func kinds() []*kind {
 			name: "volumes", single: true, header: []string{"ID", "NAME", "SIZE", "ACCESS", "POOL", "NODES", "HEALTH", "FAULTS", "CREATED"},
 			parse: parser(func(v emulator.Volume, id string) (string, []string, bool) {
 				return v.ID, []string{
-					v.ID, orNone(v.Name), humanize.IBytes(uint64(v.SizeBytes)), v.Access, v.Pool, list(v.Nodes), health(v.Health), list(v.Faults), date(v.Created),
+					v.ID, orNone(v.Name), humanize.IBytes(uint64(v.SizeBytes)), v.Access, v.Pool, list(v.Nodes), health(v.Health), list(heads(v.Faults)), date(v.Created),
 				}, id == v.ID || id == v.Name
 			}),
 		},
@@ -164,6 +164,15 @@ func raws(things []thing) []json.RawMessage {
 }
 
 func list(all []string) string { return orNone(strings.Join(all, ",")) }
+
+// heads are texts without what explains them behind a colon.
+func heads(all []string) (short []string) {
+	for _, text := range all {
+		head, _, _ := strings.Cut(text, ":")
+		short = append(short, head)
+	}
+	return short
+}
 
 func yes(is bool) string {
 	if is {

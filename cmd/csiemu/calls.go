@@ -7,6 +7,7 @@ import (
 	"io"
 	"net/url"
 	"strconv"
+	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -17,7 +18,8 @@ import (
 )
 
 const callsText = `List the calls that a running csiemu got, oldest first, or follow them with -f as
-they end. ` + adminText
+they end.
+` + adminText
 
 const callsExample = `  csiemu calls --method 'Node*' --since 5m
   csiemu calls --method 'CreateVolume{code=UNAVAILABLE}' -o json
@@ -167,8 +169,9 @@ func callRow(e *journal.Entry) []string {
 	if e.Fault != "" {
 		add(e.Fault)
 	}
-	if len(e.Findings) > 0 {
-		add(fmt.Sprintf("%d findings", len(e.Findings)))
+	for _, finding := range e.Findings {
+		rule, _, _ := strings.Cut(finding, ":")
+		add(rule)
 	}
 	if e.Code != codes.OK {
 		add(e.Error)

@@ -62,11 +62,13 @@ func TestHalvesFindEachOther(t *testing.T) {
 
 	node := parsed(t, "--services", "node", "--array", "unix:///run/array.sock", "--secret-file", secret)
 	require.Equal(t, emulator.NodeService, node.Services)
+	require.False(t, node.CheckCaller, "its array does")
 	require.Equal(t, "unix:///run/array.sock", node.Link.Array)
 	require.NotNil(t, node.Link.TLS)
 
 	array := parsed(t, "--services", "controller", "--array-listen", "tcp://127.0.0.1:7443", "--secret-file", secret)
 	require.Equal(t, emulator.ControllerService, array.Services)
+	require.True(t, array.CheckCaller)
 	require.Equal(t, "tcp://127.0.0.1:7443", array.Link.Listen)
 	require.NotNil(t, array.Link.TLS)
 

@@ -16,7 +16,8 @@ import (
 	"github.com/csiemu/csiemu/fault"
 )
 
-const faultText = `Add faults to a running csiemu, list and remove them. ` + adminText + `
+const faultText = `Add faults to a running csiemu, list and remove them.
+` + adminText + `
 
 A fault is METHOD{FIELD=GLOB,…}: [N*][P%]ACTION->…
 
@@ -146,9 +147,13 @@ func newFaultPoints() *cobra.Command {
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			var rows [][]string
 			for _, p := range fault.KillPoints() {
-				rows = append(rows, []string{p.Name, strings.Join(p.During, ", "), p.After})
+				name := p.Name
+				for _, line := range append(wrap(p.After), wrap("in "+strings.Join(p.During, ", "))...) {
+					rows = append(rows, []string{name, line})
+					name = ""
+				}
 			}
-			return writeTable(cmd.OutOrStdout(), []string{"POINT", "DURING", "REACHED AFTER"}, rows)
+			return writeTable(cmd.OutOrStdout(), []string{"POINT", "REACHED AFTER"}, rows)
 		},
 	}
 }

@@ -14,7 +14,8 @@ import (
 )
 
 const getText = `List what a running csiemu has. With an ID, only that of the volume (its id or
-name), snapshot or node, and the attachments and mounts of a volume. ` + adminText
+name), snapshot or node, and the attachments and mounts of a volume.
+` + adminText
 
 const getExample = `  csiemu get volumes
   csiemu get volumes pvc-1 -o yaml

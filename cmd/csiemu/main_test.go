@@ -42,6 +42,7 @@ func TestScripts(t *testing.T) {
 		WorkdirRoot:         t.TempDir(),
 		Deadline:            time.Now().Add(3 * time.Minute),
 		Cmds: map[string]func(*testscript.TestScript, bool, []string){
+			"call":    call,
 			"empty":   empty,
 			"exits":   exits,
 			"serving": serving,

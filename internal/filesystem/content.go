@@ -39,7 +39,9 @@ type NotBlankError struct {
 	Content Content
 }
 
-func (e *NotBlankError) Error() string { return fmt.Sprintf("%v: it holds %s", ErrNotBlank, e.Content.Type) }
+func (e *NotBlankError) Error() string {
+	return fmt.Sprintf("%v: it holds %s", ErrNotBlank, e.Content.Type)
+}
 
 // Unwrap makes errors.Is find ErrNotBlank.
 func (e *NotBlankError) Unwrap() error { return ErrNotBlank }

@@ -49,6 +49,9 @@
       if (selectedIn(part)) waiting.set(part, event.data); else replace(part, event.data);
     });
   }
+  events.addEventListener("token", (event) => {
+    for (const input of document.querySelectorAll("input[name=token]")) input.value = event.data;
+  });
   addEventListener("pagehide", () => events.close());
 
   document.addEventListener("click", async (event) => {
