@@ -7,8 +7,6 @@ import (
 	"errors"
 	"fmt"
 	"os"
-	"path/filepath"
-	"strings"
 
 	"github.com/csiemu/csiemu/backends"
 	"github.com/csiemu/csiemu/internal/fusefile"
@@ -90,22 +88,6 @@ func (r *reopening) freeServed(ctx context.Context, d *bound, dir string, note b
 		}
 	}
 	return errors.Join(errs...)
-}
-
-// holdersBelow finds the directories of holders in the store, whether a record
-// explains them or not.
-func holdersBelow(store string) (map[string]bool, error) {
-	found := map[string]bool{}
-	paths, err := filepath.Glob(filepath.Join(quote(store), "*", "*", breakableName))
-	if err != nil {
-		return nil, err
-	}
-	for _, p := range paths {
-		if !strings.HasPrefix(p, filepath.Join(store, DamagedDir)+"/") {
-			found[p] = true
-		}
-	}
-	return found, nil
 }
 
 // unexplained takes away the device and the holder of a volume that no record

@@ -11,6 +11,7 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"strings"
 
 	"github.com/csiemu/csiemu/backends"
 	"github.com/csiemu/csiemu/internal/step"
@@ -83,4 +84,9 @@ func remove(path string) error {
 		return err
 	}
 	return nil
+}
+
+// quote keeps Glob from reading meaning into a path.
+func quote(path string) string {
+	return strings.NewReplacer(`\`, `\\`, `*`, `\*`, `?`, `\?`, `[`, `\[`).Replace(path)
 }

@@ -27,76 +27,89 @@ func (b *Backend) Reopen(ctx context.Context, volumes []backends.Held, snapshots
 	b.mu.Lock()
 	b.names = indexesByName(all)
 	b.mu.Unlock()
-	images, err := imagesBelow(b.o.Dir)
-	if err != nil {
-		return fmt.Errorf("reopen loop store %s: %w", b.o.Dir, err)
-	}
-	holders, err := holdersBelow(b.o.Dir)
-	if err != nil {
-		return fmt.Errorf("reopen loop store %s: %w", b.o.Dir, err)
-	}
 	r := reopening{b: b, devices: map[imagefile.Identity][]loopdev.Status{}, names: map[string][]loopdev.Status{}}
 	for _, st := range all {
 		r.devices[backing(st)] = append(r.devices[backing(st)], st)
 		r.names[st.Name] = append(r.names[st.Name], st)
 	}
+	explained := map[string]bool{}
 	for _, v := range volumes {
 		if err := ctx.Err(); err != nil {
 			return err
 		}
-		delete(images, imagefile.Path(v.Dir))
-		delete(holders, breakableDir(v.Volume))
+		explained[storeDir(v.Dir)] = true
 		if err := r.volume(ctx, v); err != nil {
 			report(v.ID, fmt.Errorf("reopen volume %s: %w", v.ID, err))
 		}
 	}
 	for _, s := range snapshots {
-		delete(images, imagefile.Path(s.Dir))
+		explained[storeDir(s.Dir)] = true
 		if err := errors.Join(r.free(ctx, &bound{}, imagefile.Path(s.Dir), ""), imagefile.RemoveUnfinished(s.Dir)); err != nil {
 			report(s.ID, fmt.Errorf("reopen snapshot %s: %w", s.ID, err))
 		}
 	}
-	for dir := range holders {
-		if err := r.unexplained(ctx, dir); err != nil {
-			id := filepath.Base(filepath.Dir(dir))
-			report(id, fmt.Errorf("free unexplained holder in %s: %w", dir, err))
-		}
+	left, err := unexplainedBelow(b.o.Dir, explained)
+	if err != nil {
+		return fmt.Errorf("reopen loop store %s: %w", b.o.Dir, err)
 	}
-	for image := range images {
-		if err := r.free(ctx, &bound{}, image, ""); err != nil {
-			id := filepath.Base(filepath.Dir(image))
-			report(id, fmt.Errorf("free device over unexplained image %s: %w", image, err))
+	for _, dir := range left {
+		if err := r.clear(ctx, dir); err != nil {
+			report(filepath.Base(dir), fmt.Errorf("free what nothing explains in %s: %w", dir, err))
 		}
 	}
 	return nil
+}
+
+// clear frees the holder and the devices of a directory that nothing explains.
+func (r *reopening) clear(ctx context.Context, dir string) error {
+	var errs []error
+	if _, err := os.Lstat(filepath.Join(dir, breakableName)); err == nil {
+		errs = append(errs, r.unexplained(ctx, filepath.Join(dir, breakableName)))
+	}
+	// Volumes of package tmpfs have their image one level further down.
+	for _, dir := range []string{dir, filepath.Join(dir, NestedDir)} {
+		errs = append(errs, r.free(ctx, &bound{}, imagefile.Path(dir), ""))
+	}
+	return errors.Join(errs...)
 }
 
 // DamagedDir is the directory of the store where volumes with a damaged record
 // are set aside. Their devices and mounts stay until somebody repairs the record.
 const DamagedDir = "damaged"
 
-// imagesBelow finds the images of the store, whether a record explains them or
-// not.
-func imagesBelow(store string) (map[string]bool, error) {
-	found := map[string]bool{}
-	// Volumes of package tmpfs have their image one level further down.
-	for _, pattern := range []string{imagefile.Path("*/*"), imagefile.Path("*/*/" + NestedDir)} {
-		paths, err := filepath.Glob(filepath.Join(quote(store), pattern))
+// storeDir is the directory in the store of a volume or snapshot whose bytes are
+// in dir.
+func storeDir(dir string) string {
+	if filepath.Base(dir) == NestedDir {
+		return filepath.Dir(dir)
+	}
+	return dir
+}
+
+// unexplainedBelow finds the directories of volumes and snapshots that no record
+// explains. Of those that one explains it sees the name only: there may be ten
+// thousand.
+func unexplainedBelow(store string, explained map[string]bool) ([]string, error) {
+	kinds, err := os.ReadDir(store)
+	if err != nil {
+		return nil, err
+	}
+	var left []string
+	for _, kind := range kinds {
+		if !kind.IsDir() || kind.Name() == DamagedDir {
+			continue
+		}
+		entries, err := os.ReadDir(filepath.Join(store, kind.Name()))
 		if err != nil {
 			return nil, err
 		}
-		for _, p := range paths {
-			if !strings.HasPrefix(p, filepath.Join(store, DamagedDir)+"/") {
-				found[p] = true
+		for _, e := range entries {
+			if dir := filepath.Join(store, kind.Name(), e.Name()); e.IsDir() && !explained[dir] {
+				left = append(left, dir)
 			}
 		}
 	}
-	return found, nil
-}
-
-// quote keeps Glob from reading meaning into a path.
-func quote(path string) string {
-	return strings.NewReplacer(`\`, `\\`, `*`, `\*`, `?`, `\?`, `[`, `\[`).Replace(path)
+	return left, nil
 }
 
 // reopening is what the kernel has, seen once.

@@ -125,11 +125,7 @@ func newFaultList() *cobra.Command {
 				}
 				var rows [][]string
 				for _, s := range all {
-					left := "active"
-					if s.Spent {
-						left = "spent"
-					}
-					rows = append(rows, []string{s.ID, strconv.Itoa(s.Fired), left, s.Text})
+					rows = append(rows, faultRow(s))
 				}
 				return writeTable(cmd.OutOrStdout(), []string{"ID", "FIRED", "STATE", "FAULT"}, rows)
 			})
@@ -138,6 +134,18 @@ func newFaultList() *cobra.Command {
 	cmd.Flags().StringVarP(&output, "output", "o", "table", "form of the answer: table, json")
 	adminFlag(cmd.Flags(), &address)
 	return cmd
+}
+
+// faultRow is a fault in the table. Those of volumes do not fire in calls.
+func faultRow(s fault.Status) []string {
+	fired, left := strconv.Itoa(s.Fired), "active"
+	if rule, err := fault.Parse(s.Text); err == nil && rule.AboutBytes() {
+		fired = "-"
+	}
+	if s.Spent {
+		left = "spent"
+	}
+	return []string{s.ID, fired, left, s.Text}
 }
 
 // newFaultPoints needs no running csiemu: the points are this program's.
