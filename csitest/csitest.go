@@ -27,6 +27,7 @@ import (
 	"os"
 	"path/filepath"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/container-storage-interface/spec/lib/go/csi"
@@ -62,6 +63,8 @@ type Double struct {
 	dir     func() (string, error)
 	mu      sync.Mutex
 	madeDir string
+	// volumes counts those of Publish.
+	volumes atomic.Int64
 }
 
 // Node is one node of a double. The first one's connection also has the identity

@@ -17,48 +17,26 @@ import (
 	"github.com/csiemu/csiemu/internal/testenv"
 )
 
-func blockCapability() *csi.VolumeCapability {
-	return &csi.VolumeCapability{
-		AccessType: &csi.VolumeCapability_Block{Block: &csi.VolumeCapability_BlockVolume{}},
-		AccessMode: &csi.VolumeCapability_AccessMode{Mode: csi.VolumeCapability_AccessMode_SINGLE_NODE_WRITER},
-	}
-}
-
 // published is a volume in use.
 type published struct {
 	*csitest.Volume
 	double *csitest.Double
-	target string
 }
 
-func publish(t *testing.T, capability *csi.VolumeCapability, parameters map[string]string) *published {
+func publish(t *testing.T, spec csitest.Spec) *published {
 	t.Helper()
 	testenv.Need(t, kernel.Root, kernel.Loop, kernel.Ext4, kernel.FUSE)
 	d := csitest.New(t, csitest.Loop())
-	dir := d.TempDir()
-	made, err := d.Controller().CreateVolume(t.Context(), &csi.CreateVolumeRequest{
-		Name: "v", VolumeCapabilities: []*csi.VolumeCapability{capability}, CapacityRange: &csi.CapacityRange{RequiredBytes: 32 << 20}, Parameters: parameters,
-	})
-	require.NoError(t, err)
-	id, n := made.GetVolume().GetVolumeId(), d.Nodes()[0]
-	attached, err := d.Controller().ControllerPublishVolume(t.Context(), &csi.ControllerPublishVolumeRequest{VolumeId: id, NodeId: n.Name, VolumeCapability: capability})
-	require.NoError(t, err)
-	p := &published{d.Volume(id), d, filepath.Join(dir, "target")}
-	staging := filepath.Join(dir, "staging")
-	require.NoError(t, os.Mkdir(staging, 0o700))
-	_, err = n.NodeStageVolume(t.Context(), &csi.NodeStageVolumeRequest{VolumeId: id, StagingTargetPath: staging, VolumeCapability: capability, PublishContext: attached.GetPublishContext()})
-	require.NoError(t, err)
-	_, err = n.NodePublishVolume(t.Context(), &csi.NodePublishVolumeRequest{VolumeId: id, StagingTargetPath: staging, TargetPath: p.target, VolumeCapability: capability, PublishContext: attached.GetPublishContext()})
-	require.NoError(t, err)
-	return p
+	return &published{d.Publish(spec), d}
 }
 
-var breakable = map[string]string{"breakable": "true"}
+// breakableBlock is a raw block volume with an end at 32 MiB.
+var breakableBlock = csitest.Spec{Block: true, Breakable: true, SizeBytes: 32 << 20}
 
 // open opens the device of a raw block volume past the page cache.
 func (p *published) open(t *testing.T) *os.File {
 	t.Helper()
-	f, err := os.OpenFile(p.target, os.O_RDWR|unix.O_DIRECT, 0)
+	f, err := os.OpenFile(p.Path(), os.O_RDWR|unix.O_DIRECT, 0)
 	require.NoError(t, err)
 	t.Cleanup(func() { _ = f.Close() })
 	return f
@@ -75,7 +53,7 @@ func block(t *testing.T) []byte {
 
 func TestBlockDeviceFailsAsToldAndHeals(t *testing.T) {
 	t.Parallel()
-	p := publish(t, blockCapability(), breakable)
+	p := publish(t, breakableBlock)
 	f, b := p.open(t), block(t)
 	defer f.Close()
 	write := func(offset int64) error { _, err := f.WriteAt(b, offset); return err }
@@ -136,10 +114,8 @@ func TestBlockDeviceFailsAsToldAndHeals(t *testing.T) {
 
 func TestFilesystemTurnsReadOnlyUnderItsWriter(t *testing.T) {
 	t.Parallel()
-	capability := mountCapability()
-	capability.GetMount().FsType = "ext4"
-	p := publish(t, capability, breakable)
-	f, err := os.Create(filepath.Join(p.target, "file"))
+	p := publish(t, csitest.Spec{FSType: "ext4", Breakable: true})
+	f, err := os.Create(filepath.Join(p.Path(), "file"))
 	require.NoError(t, err)
 	defer f.Close()
 	_, err = f.WriteString("before")
@@ -147,7 +123,7 @@ func TestFilesystemTurnsReadOnlyUnderItsWriter(t *testing.T) {
 	p.Fail("readonly")
 	require.Eventually(t, func() bool {
 		_, err := f.WriteString("x")
-		return errors.Is(errors.Join(err, f.Sync()), syscall.EROFS) || errors.Is(createIn(p.target), syscall.EROFS)
+		return errors.Is(errors.Join(err, f.Sync()), syscall.EROFS) || errors.Is(createIn(p.Path()), syscall.EROFS)
 	}, 20*time.Second, 20*time.Millisecond)
 	node, err := p.double.Nodes()[0].NodeGetVolumeHealth(t.Context(), &csi.NodeGetVolumeHealthRequest{VolumeId: p.Get().ID})
 	require.NoError(t, err)
@@ -164,10 +140,8 @@ func createIn(dir string) error {
 
 func TestPlainVolumeFailsAllOfItsIO(t *testing.T) {
 	t.Parallel()
-	capability := mountCapability()
-	capability.GetMount().FsType = "ext4"
-	p := publish(t, capability, nil)
-	f, err := os.Create(filepath.Join(p.target, "file"))
+	p := publish(t, csitest.Spec{FSType: "ext4"})
+	f, err := os.Create(filepath.Join(p.Path(), "file"))
 	require.NoError(t, err)
 	defer f.Close()
 	require.NoError(t, f.Sync())
@@ -177,10 +151,7 @@ func TestPlainVolumeFailsAllOfItsIO(t *testing.T) {
 
 	failed := run(func(tb *printer) {
 		d := csitest.New(tb, csitest.Loop())
-		_, err := d.Controller().CreateVolume(t.Context(), &csi.CreateVolumeRequest{
-			Name: "v", VolumeCapabilities: []*csi.VolumeCapability{capability}, CapacityRange: &csi.CapacityRange{RequiredBytes: 32 << 20},
-		})
-		require.NoError(t, err)
+		d.Publish(csitest.Spec{Name: "v"})
 		d.Inject("Volume{name=v}: eio(writes)")
 	})
 	require.True(t, failed.failed)
@@ -190,8 +161,8 @@ func TestPlainVolumeFailsAllOfItsIO(t *testing.T) {
 // No fault of one volume is felt by another.
 func TestFaultHarmsNoOtherVolume(t *testing.T) {
 	t.Parallel()
-	p := publish(t, blockCapability(), breakable)
-	q := publish(t, blockCapability(), breakable)
+	p := publish(t, breakableBlock)
+	q := publish(t, breakableBlock)
 	p.Fail("eio")
 	f, b := q.open(t), block(t)
 	defer f.Close()

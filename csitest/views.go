@@ -63,10 +63,11 @@ func (d *Double) Mounts() []emulator.Mount { return d.emulator.Mounts() }
 type Volume struct {
 	double *Double
 	id     string
+	path   string
 }
 
 // Volume returns the volume with an id.
-func (d *Double) Volume(id string) *Volume { return &Volume{d, id} }
+func (d *Double) Volume(id string) *Volume { return &Volume{double: d, id: id} }
 
 // Get is the volume seen from behind; one that does not exist fails the test.
 func (v *Volume) Get() emulator.Volume {
