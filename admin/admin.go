@@ -34,8 +34,8 @@ type Emulator interface {
 	ClearFaults(ctx context.Context) error
 
 	Volumes(ctx context.Context) ([]emulator.Volume, error)
-	Snapshots() ([]emulator.Snapshot, error)
-	Attachments() ([]emulator.Attachment, error)
+	Snapshots() []emulator.Snapshot
+	Attachments() []emulator.Attachment
 	Mounts() []emulator.Mount
 	Nodes() []emulator.NodeView
 	SetVolumeHealth(ctx context.Context, volumeID string, conditions ...backends.Condition) error

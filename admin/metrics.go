@@ -123,18 +123,10 @@ func (s *state) Collect(to chan<- prometheus.Metric) {
 	}
 	gauge(s.unhealthy, float64(sick))
 
-	snapshots, err := s.o.Emulator.Snapshots()
-	if err != nil {
-		to <- prometheus.NewInvalidMetric(s.snapshots, err)
-		return
-	}
+	snapshots := s.o.Emulator.Snapshots()
 	gauge(s.snapshots, float64(len(snapshots)))
 
-	attachments, err := s.o.Emulator.Attachments()
-	if err != nil {
-		to <- prometheus.NewInvalidMetric(s.attachments, err)
-		return
-	}
+	attachments := s.o.Emulator.Attachments()
 	byNode := map[string]int{}
 	for _, n := range s.o.Emulator.Nodes() {
 		byNode[n.Name] = 0

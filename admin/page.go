@@ -85,14 +85,8 @@ func (s *Server) home(ctx context.Context) (*view, error) {
 	}
 	v.MoreVolumes = max(0, len(volumes)-mostVolumes)
 	v.Volumes = volumes[v.MoreVolumes:] // the newest
-	snapshots, err := s.o.Emulator.Snapshots()
-	if err != nil {
-		return nil, err
-	}
-	attachments, err := s.o.Emulator.Attachments()
-	if err != nil {
-		return nil, err
-	}
+	snapshots := s.o.Emulator.Snapshots()
+	attachments := s.o.Emulator.Attachments()
 	v.Snapshots, v.Nodes = len(snapshots), s.o.Emulator.Nodes()
 	v.Matrix = newMatrix(v.Volumes, v.Nodes, attachments, s.o.Emulator.Mounts())
 	v.Faults, v.Findings = s.o.Emulator.Faults(), len(s.o.Emulator.Findings())

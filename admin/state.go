@@ -154,13 +154,11 @@ func (s *Server) setHealth(w http.ResponseWriter, r *http.Request) error {
 }
 
 func (s *Server) allSnapshots(context.Context) (any, error) {
-	all, err := s.o.Emulator.Snapshots()
-	return some(all), err
+	return some(s.o.Emulator.Snapshots()), nil
 }
 
 func (s *Server) allAttachments(context.Context) (any, error) {
-	all, err := s.o.Emulator.Attachments()
-	return some(all), err
+	return some(s.o.Emulator.Attachments()), nil
 }
 
 func (s *Server) allMounts(context.Context) (any, error) { return some(s.o.Emulator.Mounts()), nil }

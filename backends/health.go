@@ -61,6 +61,11 @@ func CheckConditions(all []Condition, allowed ...HealthStatus) error {
 	return nil
 }
 
+// CheckVolumeConditions is CheckConditions for those of a volume.
+func CheckVolumeConditions(all []Condition) error {
+	return CheckConditions(all, Degraded, Inaccessible, DataLoss)
+}
+
 func (c Condition) same(d Condition) bool { return c.Status == d.Status && c.Reason == d.Reason }
 
 // Conditions joins what several sources say; each status with a reason is told

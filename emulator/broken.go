@@ -39,6 +39,13 @@ func (b *broken) of(volumeID string) []string {
 	return b.mechanisms[volumeID]
 }
 
+// by are the ids of the faults that a volume suffers from.
+func (b *broken) by(volumeID string) string {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.ids[volumeID]
+}
+
 // volumes are the ids of those that suffer.
 func (b *broken) volumes() []string {
 	b.mu.Lock()

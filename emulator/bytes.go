@@ -21,132 +21,132 @@ func (e *Emulator) injectBytes(ctx context.Context, r fault.Rule) (string, error
 	if e.array == nil {
 		return "", fmt.Errorf("add the fault %s: this process has no array: %w", r, backends.ErrPrecondition)
 	}
-	meant, err := e.meant(r)
+	named := e.named(r)
+	if r.Chain[0].Verb == fault.Heal {
+		return "", e.heal(ctx, r, named)
+	}
+	id, err := e.faults.Add(r)
 	if err != nil {
 		return "", err
 	}
-	if r.Chain[0].Verb == fault.Heal {
-		return "", e.heal(ctx, meant)
-	}
-	id := e.faults.Add(r)
-	if err := e.breakAll(ctx, meant); err != nil {
+	if err := e.breakAll(ctx, named); err != nil {
 		removed := e.faults.Remove(id)
-		return "", fmt.Errorf("add the fault %s: %w", r, errors.Join(err, removed, e.breakAll(context.WithoutCancel(ctx), meant)))
+		return "", fmt.Errorf("add the fault %s: %w", r, errors.Join(err, removed, e.breakAll(context.WithoutCancel(ctx), named)))
 	}
 	return id, nil
 }
 
-// meant are the volumes that a rule names.
-func (e *Emulator) meant(r fault.Rule) ([]*array.Volume, error) {
-	volumes, _, err := e.array.List("", 0)
-	return slices.DeleteFunc(volumes, func(v *array.Volume) bool { return !r.Means(v.ID, v.Name) }), err
-}
-
-// heal removes all faults that volumes suffer from.
-func (e *Emulator) heal(ctx context.Context, volumes []*array.Volume) error {
-	for _, v := range volumes {
-		for _, f := range e.faults.OnBytes(v.ID, v.Name) {
-			if err := e.faults.Remove(f.ID); err != nil && !errors.Is(err, backends.ErrNotFound) {
-				return err
-			}
+// named are the ids of the volumes that a rule names.
+func (e *Emulator) named(r fault.Rule) []string {
+	var ids []string
+	for _, v := range e.array.Volumes() {
+		if r.Means(v.ID, v.Name) {
+			ids = append(ids, v.ID)
 		}
 	}
-	return e.mend(ctx)
+	return ids
 }
 
-// mend brings the volumes that suffer from faults to what is left of these.
-func (e *Emulator) mend(ctx context.Context) error {
+// heal ends the faults of volumes. Those that name no others are removed, also where
+// their volumes do not exist yet; those with globs go on for the others.
+func (e *Emulator) heal(ctx context.Context, r fault.Rule, named []string) error {
+	for _, s := range e.faults.List() {
+		if !s.Rule.AboutBytes() {
+			continue
+		}
+		if r.Covers(s.Rule) || e.allOf(s.Rule, named) {
+			if err := e.faults.Remove(s.ID); err != nil && !errors.Is(err, backends.ErrNotFound) {
+				return err
+			}
+			continue
+		}
+		for _, id := range named {
+			e.faults.Exempt(s.ID, id)
+		}
+	}
+	return e.breakAll(ctx, append(named, e.broken.volumes()...))
+}
+
+// allOf reports whether a rule names volumes without globs, and only some of these.
+func (e *Emulator) allOf(r fault.Rule, ids []string) bool {
+	theirs := e.named(r)
+	return len(theirs) > 0 && !r.Match.HasGlobs() && !slices.ContainsFunc(theirs, func(id string) bool { return !slices.Contains(ids, id) })
+}
+
+// breakAgain brings the volumes that suffer from faults to what is left of these.
+func (e *Emulator) breakAgain(ctx context.Context) error {
 	if e.array == nil {
 		return nil
 	}
-	var suffering []*array.Volume
-	for _, id := range e.broken.volumes() {
-		v, err := e.array.Volume(id)
-		if err != nil { // deleted
-			e.broken.forget(id)
-			continue
-		}
-		suffering = append(suffering, v)
-	}
-	return e.breakAll(ctx, suffering)
+	return e.breakAll(ctx, e.broken.volumes())
 }
 
 // breakAll brings volumes to what the faults say of them.
-func (e *Emulator) breakAll(ctx context.Context, volumes []*array.Volume) error {
+func (e *Emulator) breakAll(ctx context.Context, ids []string) error {
 	var errs []error
-	for _, v := range volumes {
-		errs = append(errs, e.breakVolume(ctx, v))
+	for _, id := range ids {
+		err := e.array.With(ctx, id, func(v *array.Volume) error { return e.breakLocked(ctx, v) })
+		if errors.Is(err, backends.ErrNotFound) {
+			e.broken.forget(id) // deleted
+			err = nil
+		}
+		errs = append(errs, err)
 	}
 	return errors.Join(errs...)
 }
 
-// breakAgain gives the faults of a volume to it anew after a call that made the
-// volume or its device. It comes after the locks of the call.
-func (e *Emulator) breakAgain(ctx context.Context, c *rpc.Call) error {
-	err := c.Next(ctx)
-	id := ""
-	switch r := c.Request.(type) {
-	case *csi.CreateVolumeRequest:
-		reply, _ := c.Reply.(*csi.CreateVolumeResponse)
-		id = reply.GetVolume().GetVolumeId()
-	case *csi.ControllerPublishVolumeRequest:
-		id = r.GetVolumeId()
-	case *csi.NodeStageVolumeRequest:
-		if !e.profile.attaches() {
-			id = r.GetVolumeId()
-		}
+// breakConnected gives its faults to a volume whose device is there: see
+// array.Options.Connected.
+func (e *Emulator) breakConnected(ctx context.Context, v *array.Volume) {
+	if !e.faults.HasBytes() {
+		return
 	}
-	if err != nil || id == "" || e.array == nil || !e.faults.HasBytes() {
-		return err
+	e.broken.forget(v.ID)
+	if err := e.breakLocked(ctx, v); err != nil {
+		e.log.WarnContext(ctx, "a volume does not suffer from its faults", "volume", v.ID, "error", err)
 	}
-	v, err := e.array.Volume(id)
-	if err != nil {
-		return nil //nolint:nilerr // deleted since
-	}
-	e.broken.forget(id)
-	if err := e.breakVolume(ctx, v); err != nil {
-		e.log.WarnContext(ctx, "a volume does not suffer from its faults", "volume", id, "error", err)
-	}
-	return nil
 }
 
-// breakVolume brings one volume to what the faults say of it.
-func (e *Emulator) breakVolume(ctx context.Context, v *array.Volume) error {
+// breakNew gives its faults to a volume that was made just now, as those of health
+// need no device. It is a step around the call.
+func (e *Emulator) breakNew(ctx context.Context, c *rpc.Call) error {
+	err := c.Next(ctx)
+	r, ok := c.Reply.(*csi.CreateVolumeResponse)
+	if !ok || r.GetVolume() == nil || !e.faults.HasBytes() {
+		return err
+	}
+	if breakErr := e.breakAll(ctx, []string{r.GetVolume().GetVolumeId()}); breakErr != nil {
+		e.log.WarnContext(ctx, "a volume does not suffer from its faults", "volume", r.GetVolume().GetVolumeId(), "error", breakErr)
+	}
+	return err
+}
+
+// breakLocked brings a volume, which is locked, to what the faults say of it.
+func (e *Emulator) breakLocked(ctx context.Context, v *array.Volume) error {
 	firings := e.faults.OnBytes(v.ID, v.Name)
-	e.broken.mu.Lock()
-	was := e.broken.ids[v.ID]
-	e.broken.mu.Unlock()
-	if was == idsOf(firings) {
+	if e.broken.by(v.ID) == idsOf(firings) {
 		return nil
 	}
 	var faults []backends.VolumeFault
-	var sick []backends.Condition
+	var conditions []backends.Condition
 	for _, f := range firings {
 		if f.Action.Verb == fault.Health {
-			sick = append(sick, backends.Condition{Status: backends.HealthStatus(f.Action.Status), Reason: f.Action.Reason})
+			conditions = append(conditions, backends.Condition{Status: backends.HealthStatus(f.Action.Status), Reason: f.Action.Reason})
 			continue
 		}
 		faults = append(faults, volumeFault(f.Action, v.Layout.SizeBytes))
 	}
-	mechanisms, err := e.breakBytes(ctx, v.ID, faults)
-	if err != nil {
-		return err
+	var mechanisms []string
+	// There is something to do, or something to undo.
+	if len(faults) > 0 || len(e.broken.of(v.ID)) > 0 {
+		var err error
+		if mechanisms, err = e.array.Break(ctx, v, faults); err != nil {
+			return err
+		}
 	}
-	e.array.SetFaultHealth(v.ID, sick)
+	e.array.SetFaultHealth(v.ID, conditions)
 	e.broken.set(v.ID, idsOf(firings), mechanisms)
 	return nil
-}
-
-// breakBytes breaks the bytes of a volume, where there is anything to break or to
-// heal.
-func (e *Emulator) breakBytes(ctx context.Context, volumeID string, faults []backends.VolumeFault) ([]string, error) {
-	e.broken.mu.Lock()
-	suffers := len(e.broken.mechanisms[volumeID]) > 0
-	e.broken.mu.Unlock()
-	if len(faults) == 0 && !suffers {
-		return nil, nil
-	}
-	return e.array.Break(ctx, volumeID, faults)
 }
 
 // volumeFault is an action in the words of the backends.

@@ -3,11 +3,12 @@ package emulator
 import (
 	"context"
 	"fmt"
-	"maps"
 	"strings"
 	"sync"
 
 	"github.com/container-storage-interface/spec/lib/go/csi"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
 
 	"github.com/csiemu/csiemu/emulator/array"
 	"github.com/csiemu/csiemu/emulator/rpc"
@@ -20,8 +21,6 @@ type classFaults struct {
 	mu sync.Mutex
 	// byName are the ids of the faults of each volume.
 	byName map[string][]string
-	// followed are the ids of the volumes for which calls are broken.
-	followed map[string]bool
 }
 
 // parseClass reads the faults of a class, one a line.
@@ -40,130 +39,106 @@ func parseClass(parameters map[string]string) ([]fault.Rule, error) {
 	return rules, nil
 }
 
-// confine is a rule for one volume only.
-func confine(r fault.Rule, field, value string) fault.Rule {
-	r.Match.Fields = maps.Clone(r.Match.Fields)
-	if r.Match.Fields == nil {
-		r.Match.Fields = map[string]string{}
+// breakClass adds the faults of a class when the name of one of its volumes is
+// first seen, tells them the volume's id when it has one, and removes them with
+// the volume, or when there will be none. It is a step around the call.
+func (e *Emulator) breakClass(ctx context.Context, c *rpc.Call) error {
+	switch r := c.Request.(type) {
+	case *csi.CreateVolumeRequest:
+		if r.GetParameters()[array.FaultParameter] != "" {
+			return e.createBroken(ctx, c, r)
+		}
+	case *csi.DeleteVolumeRequest:
+		if e.array == nil {
+			break
+		}
+		v, err := e.array.Volume(r.GetVolumeId())
+		if err != nil {
+			break // there is none
+		}
+		if err := c.Next(ctx); err != nil {
+			return err
+		}
+		e.dropClass(ctx, v.Name)
+		return nil
 	}
-	r.Match.Fields[field] = value
-	return r
-}
-
-// injectClass adds the faults of a volume's class for the call that makes the
-// volume, and for its bytes, when its name is first seen.
-func (e *Emulator) injectClass(ctx context.Context, c *rpc.Call) error {
-	create, ok := c.Request.(*csi.CreateVolumeRequest)
-	if !ok || create.GetParameters()[array.FaultParameter] == "" {
-		return c.Next(ctx)
-	}
-	rules, err := parseClass(create.GetParameters())
-	if err != nil {
-		return err
-	}
-	e.classFaults.mu.Lock()
-	if _, known := e.classFaults.byName[create.GetName()]; !known {
-		e.addClass(create.GetName(), rules, "name", create.GetName())
-	}
-	e.classFaults.mu.Unlock()
 	return c.Next(ctx)
 }
 
-// addClass adds rules for one volume, under the lock.
-func (e *Emulator) addClass(name string, rules []fault.Rule, field, value string) {
+func (e *Emulator) createBroken(ctx context.Context, c *rpc.Call, r *csi.CreateVolumeRequest) error {
+	rules, err := parseClass(r.GetParameters())
+	if err == nil {
+		err = e.addClass(r.GetName(), rules)
+	}
+	if err != nil {
+		return rpc.Status(err)
+	}
+	err = c.Next(ctx)
+	if reply, ok := c.Reply.(*csi.CreateVolumeResponse); ok && reply.GetVolume() != nil {
+		// It is there even if the reply gets lost.
+		e.faults.Identify(r.GetName(), reply.GetVolume().GetVolumeId())
+	}
+	switch status.Code(err) {
+	case codes.InvalidArgument, codes.OutOfRange, codes.NotFound, codes.AlreadyExists:
+		// Such an answer does not change when the call is repeated.
+		if !e.exists(r.GetName()) {
+			e.dropClass(ctx, r.GetName())
+		}
+	}
+	return err
+}
+
+func (e *Emulator) exists(name string) bool {
+	return e.array != nil && e.array.Named(name)
+}
+
+// addClass adds rules for the volume with a name, unless it has them.
+func (e *Emulator) addClass(name string, rules []fault.Rule) error {
+	e.classFaults.mu.Lock()
+	defer e.classFaults.mu.Unlock()
+	if _, known := e.classFaults.byName[name]; known {
+		return nil
+	}
 	if e.classFaults.byName == nil {
 		e.classFaults.byName = map[string][]string{}
 	}
-	ids := e.classFaults.byName[name]
 	for _, r := range rules {
-		ids = append(ids, e.faults.Add(confine(r, field, value)))
-	}
-	e.classFaults.byName[name] = ids
-}
-
-// followClass adds the faults of a volume's class for the calls about it once it
-// has an id, and removes them with the volume. It comes after the call.
-func (e *Emulator) followClass(ctx context.Context, c *rpc.Call) error {
-	deleted := ""
-	if r, ok := c.Request.(*csi.DeleteVolumeRequest); ok && e.array != nil {
-		if v, err := e.array.Volume(r.GetVolumeId()); err == nil {
-			deleted = v.Name
+		id, err := e.faults.Add(r.Confine(name))
+		if err != nil {
+			return err
 		}
-	}
-	err := c.Next(ctx)
-	if err != nil {
-		return err
-	}
-	if deleted != "" {
-		return e.dropClass(ctx, c.Request.(*csi.DeleteVolumeRequest).GetVolumeId(), deleted)
-	}
-	create, ok := c.Request.(*csi.CreateVolumeRequest)
-	if !ok || create.GetParameters()[array.FaultParameter] == "" {
-		return nil
-	}
-	rules, err := parseClass(create.GetParameters())
-	if err != nil {
-		return err
-	}
-	reply, _ := c.Reply.(*csi.CreateVolumeResponse)
-	e.classFaults.mu.Lock()
-	defer e.classFaults.mu.Unlock()
-	if id := reply.GetVolume().GetVolumeId(); !e.classFaults.followed[id] {
-		e.follow(id, create.GetName(), rules)
+		e.classFaults.byName[name] = append(e.classFaults.byName[name], id)
 	}
 	return nil
-}
-
-// follow adds rules about the calls for a volume that has an id, under the lock.
-func (e *Emulator) follow(id, name string, rules []fault.Rule) {
-	if e.classFaults.followed == nil {
-		e.classFaults.followed = map[string]bool{}
-	}
-	e.classFaults.followed[id] = true
-	for _, r := range rules {
-		if !r.AboutBytes() {
-			e.addClass(name, []fault.Rule{r}, "volume", id)
-		}
-	}
 }
 
 // dropClass removes the faults of a volume that is gone.
-func (e *Emulator) dropClass(ctx context.Context, id, name string) error {
+func (e *Emulator) dropClass(ctx context.Context, name string) {
 	e.classFaults.mu.Lock()
 	ids := e.classFaults.byName[name]
 	delete(e.classFaults.byName, name)
-	delete(e.classFaults.followed, id)
 	e.classFaults.mu.Unlock()
 	for _, id := range ids {
 		if err := e.RemoveFault(ctx, id); err != nil {
-			e.log.WarnContext(ctx, "the fault of a deleted volume is gone already", "fault", id, "error", err)
+			e.log.WarnContext(ctx, "remove the fault of a deleted volume", "fault", id, "error", err)
 		}
 	}
-	return nil
 }
 
 // recallClasses adds the faults of the classes of volumes that were there before
 // this process.
 func (e *Emulator) recallClasses(ctx context.Context) error {
-	volumes, _, err := e.array.List("", 0)
-	if err != nil {
-		return err
-	}
-	for _, v := range volumes {
+	for _, v := range e.array.Volumes() {
 		rules, err := parseClass(v.Parameters)
 		if err != nil || len(rules) == 0 {
 			continue // it was checked when the volume was made
 		}
-		e.classFaults.mu.Lock()
-		for _, r := range rules {
-			if r.AboutBytes() {
-				e.addClass(v.Name, []fault.Rule{r}, "name", v.Name)
-			}
+		if err := e.addClass(v.Name, rules); err != nil {
+			return err
 		}
-		e.follow(v.ID, v.Name, rules)
-		e.classFaults.mu.Unlock()
-		if err := e.breakVolume(ctx, v); err != nil {
-			e.log.WarnContext(ctx, "a volume does not suffer from its faults", "volume", v.ID, "error", err)
+		e.faults.Identify(v.Name, v.ID)
+		if err := e.breakAll(ctx, []string{v.ID}); err != nil {
+			e.log.WarnContext(ctx, "a volume does not suffer from the faults of its class", "volume", v.ID, "error", err)
 		}
 	}
 	return nil

@@ -19,11 +19,16 @@ func (e *Emulator) listenForNodes(background context.Context) error {
 		return err
 	}
 	nodes := &connected{Array: e.array, ids: map[string]bool{}}
+	calls := &remoteCalls{e: e, open: map[uint64]*journal.Open{}}
 	e.links, err = link.NewServer(link.ServerOptions{
 		Array: nodes, TLS: e.config.Link.TLS, Log: e.log,
-		Calls:        &remoteCalls{e: e, open: map[uint64]*journal.Open{}},
-		Connected:    func(n link.Node) error { return e.nodeConnected(background, nodes, n) },
-		Disconnected: func(n link.Node) { nodes.set(n.ID, false); e.array.NodeGone(n.ID) },
+		Calls:     calls,
+		Connected: func(n link.Node) error { return e.nodeConnected(background, nodes, n) },
+		Disconnected: func(n link.Node) {
+			nodes.set(n.ID, false)
+			e.array.NodeGone(n.ID)
+			calls.lose(n.ID)
+		},
 	})
 	if err != nil {
 		return err

@@ -9,6 +9,7 @@ import (
 	"path/filepath"
 	"slices"
 	"sync"
+	"sync/atomic"
 
 	"github.com/container-storage-interface/spec/lib/go/csi"
 	"google.golang.org/grpc"
@@ -43,6 +44,8 @@ type Emulator struct {
 	// remote is the array of another process, which hears of all calls; nil where
 	// the array is here.
 	remote *link.Client
+	// untold is true while the array does not hear of calls.
+	untold atomic.Bool
 	crash  func(step string)
 	// background ends with cancel; close runs what New acquired, last first.
 	background sync.WaitGroup
@@ -79,7 +82,8 @@ func (e *Emulator) open(ctx, background context.Context, c Config) error {
 	if e.config.CheckCaller && e.config.Services != NodeService {
 		e.checker = lifecycle.New(lifecycle.Options{
 			Attaches: e.profile.attaches(), Stages: e.profile.stages(), MinBackoff: e.config.MinBackoff,
-			Online: slices.Contains(e.profile.Expansion, csi.PluginCapability_VolumeExpansion_ONLINE),
+			Online:       slices.Contains(e.profile.Expansion, csi.PluginCapability_VolumeExpansion_ONLINE),
+			EphemeralKey: ephemeralKey, TokensKey: tokensKey,
 		})
 	}
 	if e.config.Services != NodeService {
@@ -116,7 +120,7 @@ func (e *Emulator) openArray(ctx, background context.Context) error {
 	e.array, err = array.Open(ctx, array.Options{
 		Backend: e.config.Backend, Store: store, Pools: e.config.Pools, DefaultPool: e.config.defaultPool(),
 		NodeTopologyKey: e.profile.NodeTopologyKey, Topology: e.profile.plugin(csi.PluginCapability_Service_VOLUME_ACCESSIBILITY_CONSTRAINTS),
-		Holder: e, Lock: e.locks.Volume, Log: e.log,
+		Holder: e, Lock: e.locks.Volume, Connected: e.breakConnected, Log: e.log,
 	})
 	if err != nil {
 		return err
@@ -183,9 +187,10 @@ func (e *Emulator) Register(nodeName string, s grpc.ServiceRegistrar) error {
 	}
 	o := rpc.Options{
 		Log: e.log, Strict: e.config.Strict, StrictLocks: e.config.StrictLocks, Enabled: e.profile.enabled, Locks: e.locks,
-		Around:  []rpc.Step{e.observe, e.followClass, e.breakAgain},
-		Checked: []rpc.Step{e.consult, e.supervise, e.injectClass, e.inject, e.authorize},
+		Around:  []rpc.Step{e.observe, e.tell, e.breakClass, e.breakNew},
+		Checked: []rpc.Step{e.obey, e.supervise, e.inject, e.authorize},
 		Finding: func(ctx context.Context, f rpc.Finding) {
+			entryOf(ctx).Find(f.String())
 			e.log.WarnContext(ctx, "a request breaks a limit of the specification", "what", f.String())
 		},
 	}

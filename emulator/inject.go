@@ -20,9 +20,6 @@ import (
 // locks, so that a call that sleeps or hangs is in nobody's way.
 func (e *Emulator) inject(ctx context.Context, c *rpc.Call) error {
 	open := entryOf(ctx)
-	if open == nil {
-		return c.Next(ctx)
-	}
 	f, fires := e.faults.Decide(open.Entry())
 	if err := e.unready.check(c.Request); err != nil {
 		return err
@@ -51,7 +48,7 @@ func (e *Emulator) perform(ctx context.Context, c *rpc.Call, f fault.Firing) err
 		if err := c.Next(ctx); err != nil {
 			return err
 		}
-		return status.Error(codes.Unavailable, "the reply was lost: the connection broke")
+		return status.Errorf(codes.Unavailable, "the reply of %s was lost by the fault %s, as if the connection had broken; call again", c.Name(), f.ID)
 	case fault.Crash:
 		return c.Next(step.With(ctx, func(_ context.Context, name string) error {
 			if name == a.Step {
@@ -136,10 +133,13 @@ const crashStatus = 137
 // Inject adds a fault, which is active in every call that begins from now on, and
 // returns its id.
 func (e *Emulator) Inject(ctx context.Context, r fault.Rule) (id string, err error) {
+	if err := r.Check(); err != nil {
+		return "", err
+	}
 	if r.AboutBytes() {
 		return e.injectBytes(ctx, r)
 	}
-	return e.faults.Add(r), nil
+	return e.faults.Add(r)
 }
 
 // InjectText is Inject for a fault in the form of fault.Parse.
@@ -160,11 +160,11 @@ func (e *Emulator) RemoveFault(ctx context.Context, id string) error {
 	if err := e.faults.Remove(id); err != nil {
 		return err
 	}
-	return e.mend(ctx)
+	return e.breakAgain(ctx)
 }
 
 // ClearFaults is RemoveFault for all faults.
 func (e *Emulator) ClearFaults(ctx context.Context) error {
 	e.faults.Clear()
-	return e.mend(ctx)
+	return e.breakAgain(ctx)
 }

@@ -14,6 +14,10 @@ const kubernetesPrefix = "csi.storage.k8s.io/"
 // (CSIDriver.spec.podInfoOnMount).
 const ephemeralKey = kubernetesPrefix + "ephemeral"
 
+// tokensKey is the key of the volume context for service account tokens
+// (CSIDriver.spec.tokenRequests).
+const tokensKey = kubernetesPrefix + "serviceAccount.tokens"
+
 // withoutKubernetes returns the parameters of a class without the names of
 // claims and snapshots that the sidecars add with --extra-create-metadata.
 func withoutKubernetes(parameters map[string]string) map[string]string {

@@ -14,7 +14,7 @@ import (
 // openCall is the key of the journal's entry in the context of a call.
 type openCall struct{}
 
-// entryOf is the entry of the call of ctx; nil without a journal.
+// entryOf is the entry of the call of ctx.
 func entryOf(ctx context.Context) *journal.Open {
 	o, _ := ctx.Value(openCall{}).(*journal.Open)
 	return o
@@ -37,16 +37,26 @@ func (e *Emulator) observe(ctx context.Context, c *rpc.Call) error {
 // supervise has the checker of the caller look at a call whose fields are right.
 // With Config.Strict a call that breaks the lifecycle is refused.
 func (e *Emulator) supervise(ctx context.Context, c *rpc.Call) error {
-	open := entryOf(ctx)
-	if e.checker == nil || open == nil {
-		return c.Next(ctx)
+	if _, refusal := e.judge(ctx, entryOf(ctx)); refusal != "" {
+		return status.Error(codes.FailedPrecondition, refusal)
+	}
+	return c.Next(ctx)
+}
+
+// judge has the checker look at a call, enters what it found, and returns it. With
+// Config.Strict a refusal says why the call is not to be served.
+func (e *Emulator) judge(ctx context.Context, open *journal.Open) (findings []string, refusal string) {
+	if e.checker == nil {
+		return nil, ""
 	}
 	for _, f := range e.checker.Begin(open.Entry()) {
 		open.Find(f.String())
-		if e.config.Strict {
-			return status.Error(codes.FailedPrecondition, f.String())
+		findings = append(findings, f.String())
+		if !e.config.Strict {
+			e.log.WarnContext(ctx, "the caller breaks the lifecycle", "rule", string(f.Rule), "what", f.What, "clause", f.Clause())
+		} else if refusal == "" {
+			refusal = f.String()
 		}
-		e.log.WarnContext(ctx, "the caller breaks the lifecycle", "rule", string(f.Rule), "what", f.What, "clause", f.Clause())
 	}
-	return c.Next(ctx)
+	return findings, refusal
 }

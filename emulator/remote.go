@@ -7,6 +7,7 @@ import (
 
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
+	"google.golang.org/protobuf/proto"
 
 	"github.com/csiemu/csiemu/emulator/link"
 	"github.com/csiemu/csiemu/emulator/rpc"
@@ -23,29 +24,21 @@ type remoteCalls struct {
 	open map[uint64]*journal.Open
 }
 
-// mostOpen bounds what is kept of calls whose end nobody told, as that of a node
-// that was killed.
-const mostOpen = 10_000
-
 // BeginCall implements link.Calls.
-func (r *remoteCalls) BeginCall(entry *journal.Entry) link.Verdict {
+func (r *remoteCalls) BeginCall(ctx context.Context, entry *journal.Entry) link.Verdict {
 	open := r.e.journal.Adopt(entry)
 	v := link.Verdict{Seq: open.Entry().Seq}
-	if r.e.checker != nil {
-		for _, f := range r.e.checker.Begin(open.Entry()) {
-			open.Find(f.String())
-			v.Findings = append(v.Findings, f.String())
-			v.Refuse = r.e.config.Strict
+	v.Findings, v.Refusal = r.e.judge(ctx, open)
+	if v.Refusal == "" {
+		if f, fires := r.e.faults.Decide(open.Entry()); fires {
+			v.FaultID, v.Action, v.Ready = f.ID, f.Action.String(), f.Ready
+			if f.Action.Verb != fault.OK && !f.Ready {
+				open.Fault(f.String())
+			}
 		}
-	}
-	if f, fires := r.e.faults.Decide(open.Entry()); fires && !v.Refuse {
-		v.FaultID, v.Action, v.Ready = f.ID, f.Action.String(), f.Ready
 	}
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	if len(r.open) >= mostOpen {
-		clear(r.open)
-	}
 	r.open[v.Seq] = open
 	return v
 }
@@ -56,12 +49,32 @@ func (r *remoteCalls) EndCall(seq uint64, entry *journal.Entry) {
 	open := r.open[seq]
 	delete(r.open, seq)
 	r.mu.Unlock()
-	if open == nil {
-		return
+	if open != nil {
+		open.EndAs(entry)
+		r.learn(open)
 	}
-	open.EndAs(entry)
+}
+
+func (r *remoteCalls) learn(open *journal.Open) {
 	if r.e.checker != nil {
 		r.e.checker.End(open.Entry())
+	}
+}
+
+// lose ends the calls of a node that is gone.
+func (r *remoteCalls) lose(nodeID string) {
+	r.mu.Lock()
+	var lost []*journal.Open
+	for seq, open := range r.open {
+		if open.Entry().Node == nodeID {
+			lost = append(lost, open)
+			delete(r.open, seq)
+		}
+	}
+	r.mu.Unlock()
+	for _, open := range lost {
+		open.End(nil, status.Error(codes.Unavailable, "the node went away during the call"))
+		r.learn(open)
 	}
 }
 
@@ -79,43 +92,49 @@ func (r *remoteCalls) AwaitRelease(ctx context.Context, faultID string) error {
 // on while the array is away.
 const tellLimit = 2 * time.Second
 
-// consult tells the array of another process of a call, and does what it says.
-// Where the array does not answer, the call is served as if nobody had heard of
-// it.
-func (e *Emulator) consult(ctx context.Context, c *rpc.Call) error {
-	open := entryOf(ctx)
-	if e.remote == nil || open == nil || c.Node == "" {
+// verdictOf is the key of what the array says to a call, in its context.
+type verdictOf struct{}
+
+// tell tells the array of another process of a call, from begin to end. Where the
+// array does not answer, the call is served as if nobody had heard of it. It is a
+// step around the call.
+func (e *Emulator) tell(ctx context.Context, c *rpc.Call) error {
+	if e.remote == nil || c.Node == "" {
 		return c.Next(ctx)
 	}
 	limited, cancel := context.WithTimeout(ctx, tellLimit)
-	verdict, err := e.remote.BeginCall(limited, open.Entry())
+	verdict, err := e.remote.BeginCall(limited, entryOf(ctx).Entry())
 	cancel()
 	if err != nil {
+		if e.untold.CompareAndSwap(false, true) {
+			e.log.WarnContext(ctx, "the array does not hear of calls; its faults don't fire here", "error", err)
+		}
 		return c.Next(ctx)
 	}
-	err = e.obey(ctx, c, verdict)
-	// The journal ends the entry with what the caller gets; a copy is told here.
-	ended := *open.Entry()
-	ended.Done, ended.Duration = true, time.Since(ended.Time)
-	if err != nil {
-		s := status.Convert(rpc.Status(err))
-		ended.Code, ended.Error = s.Code(), s.Message()
-	}
+	e.untold.Store(false)
+	err = c.Next(context.WithValue(ctx, verdictOf{}, verdict))
+
+	reply, _ := c.Reply.(proto.Message)
+	ended := entryOf(ctx).Ended(reply, err)
 	limited, cancel = context.WithTimeout(context.WithoutCancel(ctx), tellLimit)
 	defer cancel()
-	if tellErr := e.remote.EndCall(limited, verdict.Seq, &ended); tellErr != nil {
+	if tellErr := e.remote.EndCall(limited, verdict.Seq, ended); tellErr != nil {
 		e.log.WarnContext(ctx, "the array does not hear how a call ended", "error", tellErr)
 	}
 	return err
 }
 
 // obey does to a call what the array says.
-func (e *Emulator) obey(ctx context.Context, c *rpc.Call, v link.Verdict) error {
+func (e *Emulator) obey(ctx context.Context, c *rpc.Call) error {
+	v, told := ctx.Value(verdictOf{}).(link.Verdict)
+	if !told {
+		return c.Next(ctx)
+	}
 	for _, f := range v.Findings {
 		entryOf(ctx).Find(f)
 	}
-	if v.Refuse {
-		return status.Error(codes.FailedPrecondition, v.Findings[0])
+	if v.Refusal != "" {
+		return status.Error(codes.FailedPrecondition, v.Refusal)
 	}
 	if v.Action == "" || v.Ready {
 		return c.Next(ctx)

@@ -34,14 +34,10 @@ func (e *Emulator) Teardown(ctx context.Context) error {
 	for _, g := range e.array.Groups() {
 		failed("delete group snapshot", g.ID, e.array.DeleteGroup(ctx, g.ID, nil))
 	}
-	snapshots, _, err := e.array.ListSnapshots("", 0, "", "")
-	failed("list", "snapshots", err)
-	for _, s := range snapshots {
+	for _, s := range e.array.Snapshots() {
 		failed("delete snapshot", s.ID, e.array.DeleteSnapshot(ctx, s.ID))
 	}
-	volumes, _, err := e.array.List("", 0)
-	failed("list", "volumes", err)
-	for _, v := range volumes {
+	for _, v := range e.array.Volumes() {
 		if len(v.Attachments) > 0 {
 			failed("detach volume", v.ID, e.array.Detach(ctx, v.ID, ""))
 		}

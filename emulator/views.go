@@ -2,6 +2,7 @@ package emulator
 
 import (
 	"context"
+	"fmt"
 	"time"
 
 	"github.com/csiemu/csiemu/backends"
@@ -9,8 +10,8 @@ import (
 	"github.com/csiemu/csiemu/emulator/array"
 )
 
-// Volume is what the array knows of a volume, for tests and for people. It is a
-// copy.
+// Volume is what the array knows of a volume, for tests and for people. It is not
+// to be changed.
 type Volume struct {
 	ID         string            `json:"id"`
 	Name       string            `json:"name"`
@@ -78,10 +79,7 @@ func (e *Emulator) Volumes(ctx context.Context) ([]Volume, error) {
 	if e.array == nil {
 		return nil, nil
 	}
-	all, _, err := e.array.List("", 0)
-	if err != nil {
-		return nil, err
-	}
+	all := e.array.Volumes()
 	views := make([]Volume, 0, len(all))
 	for _, v := range all {
 		view, err := e.view(ctx, v)
@@ -96,7 +94,7 @@ func (e *Emulator) Volumes(ctx context.Context) ([]Volume, error) {
 // Volume returns one volume, or backends.ErrNotFound.
 func (e *Emulator) Volume(ctx context.Context, id string) (Volume, error) {
 	if e.array == nil {
-		return Volume{}, backends.ErrNotFound
+		return Volume{}, fmt.Errorf("volume %q: this process has no array: %w", id, backends.ErrNotFound)
 	}
 	v, err := e.array.Volume(id)
 	if err != nil {
@@ -133,32 +131,25 @@ func accessOf(all []access.Capability) string {
 }
 
 // Snapshots returns all snapshots, oldest first.
-func (e *Emulator) Snapshots() ([]Snapshot, error) {
+func (e *Emulator) Snapshots() []Snapshot {
 	if e.array == nil {
-		return nil, nil
+		return nil
 	}
-	all, _, err := e.array.ListSnapshots("", 0, "", "")
-	if err != nil {
-		return nil, err
-	}
+	all := e.array.Snapshots()
 	views := make([]Snapshot, 0, len(all))
 	for _, s := range all {
 		views = append(views, Snapshot{ID: s.ID, Name: s.Name, Volume: s.SourceID, Group: s.GroupID, SizeBytes: s.Layout.SizeBytes, Created: s.Created})
 	}
-	return views, nil
+	return views
 }
 
 // Attachments returns all attachments, those of one volume together.
-func (e *Emulator) Attachments() ([]Attachment, error) {
+func (e *Emulator) Attachments() []Attachment {
 	if e.array == nil {
-		return nil, nil
-	}
-	all, _, err := e.array.List("", 0)
-	if err != nil {
-		return nil, err
+		return nil
 	}
 	var views []Attachment
-	for _, v := range all {
+	for _, v := range e.array.Volumes() {
 		for _, a := range v.Attachments {
 			view := Attachment{Volume: v.ID, Node: a.NodeID, ReadOnly: a.ReadOnly}
 			if !a.Local {
@@ -167,7 +158,7 @@ func (e *Emulator) Attachments() ([]Attachment, error) {
 			views = append(views, view)
 		}
 	}
-	return views, nil
+	return views
 }
 
 // Mounts returns the staging paths and targets on the nodes of this process, as

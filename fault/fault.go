@@ -87,6 +87,31 @@ type Rule struct {
 	Match journal.Match
 	// Chain has at least one action.
 	Chain []Action
+
+	// confined limits it to one volume: see Confine.
+	confined *subject
+}
+
+// subject is the volume that a rule is confined to.
+type subject struct{ name, id string }
+
+// Confine is the rule for the volume with a name alone, whatever its match says:
+// for the call that makes it and, once Injector.Identify has told its id, for all
+// calls about it.
+func (r Rule) Confine(name string) Rule {
+	r.confined = &subject{name: name}
+	return r
+}
+
+// means reports whether a rule is about a call.
+func (r Rule) means(e *journal.Entry) bool {
+	if s := r.confined; s != nil {
+		made := e.Method == "CreateVolume" && e.Name == s.name
+		if !made && (s.id == "" || e.Volume != s.id) {
+			return false
+		}
+	}
+	return r.Match.Matches(e)
 }
 
 // Action is one link of a chain.

@@ -72,6 +72,14 @@ func TestParse(t *testing.T) {
 	}
 }
 
+func add(j *fault.Injector, text string) (string, error) {
+	r, err := fault.Parse(text)
+	if err != nil {
+		return "", err
+	}
+	return j.Add(r)
+}
+
 // entry is that of a call about a volume on a node.
 func entry(volume, node string) *journal.Entry {
 	j := journal.New(journal.Options{})
@@ -95,7 +103,7 @@ func fired(j *fault.Injector, e *journal.Entry, calls int) []string {
 func TestChainTakesCallAfterCall(t *testing.T) {
 	t.Parallel()
 	j := fault.NewInjector(fault.Options{})
-	_, err := j.AddText("ControllerPublishVolume{node=n1}: 2*return(ABORTED)->drop->1*hang")
+	_, err := add(j, "ControllerPublishVolume{node=n1}: 2*return(ABORTED)->drop->1*hang")
 	require.NoError(t, err)
 	require.Equal(t, []string{""}, fired(j, entry("v", "n2"), 1), "another node")
 	require.Equal(t, []string{"2*return(ABORTED)", "2*return(ABORTED)", "1*drop", "1*hang", ""}, fired(j, entry("v", "n1"), 5))
@@ -107,9 +115,9 @@ func TestChainTakesCallAfterCall(t *testing.T) {
 func TestLastActionTakesAllThatAreLeft(t *testing.T) {
 	t.Parallel()
 	j := fault.NewInjector(fault.Options{})
-	_, err := j.AddText("*: ok->return(ABORTED)")
+	_, err := add(j, "*: ok->return(ABORTED)")
 	require.NoError(t, err)
-	_, err = j.AddText("*: return(INTERNAL)")
+	_, err = add(j, "*: return(INTERNAL)")
 	require.NoError(t, err)
 	require.Equal(t, []string{"1*ok", "return(ABORTED)", "return(ABORTED)"}, fired(j, entry("v", "n"), 3), "ok keeps later rules out")
 }
@@ -118,9 +126,9 @@ func TestPercentageIsSeededAndGivesTheOthersToTheNextRule(t *testing.T) {
 	t.Parallel()
 	run := func(seed uint64) []string {
 		j := fault.NewInjector(fault.Options{Seed: seed})
-		_, err := j.AddText("*: 30%return(ABORTED)")
+		_, err := add(j, "*: 30%return(ABORTED)")
 		require.NoError(t, err)
-		_, err = j.AddText("*: sleep(1s)")
+		_, err = add(j, "*: sleep(1s)")
 		require.NoError(t, err)
 		return fired(j, entry("v", "n"), 1000)
 	}
@@ -141,7 +149,7 @@ func TestPercentageIsSeededAndGivesTheOthersToTheNextRule(t *testing.T) {
 func TestRemoveReleasesWhatHangs(t *testing.T) {
 	t.Parallel()
 	j := fault.NewInjector(fault.Options{})
-	id, err := j.AddText("*: hang")
+	id, err := add(j, "*: hang")
 	require.NoError(t, err)
 	f, fires := j.Decide(entry("v", "n"))
 	require.True(t, fires)
@@ -160,7 +168,7 @@ func TestSlowProgressIsThatOfEachThing(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		j := fault.NewInjector(fault.Options{})
-		_, err := j.AddText("ControllerPublishVolume: after(30s)")
+		_, err := add(j, "ControllerPublishVolume: after(30s)")
 		require.NoError(t, err)
 		ready := func(volume string) bool {
 			f, fires := j.Decide(entry(volume, "n"))
@@ -175,7 +183,7 @@ func TestSlowProgressIsThatOfEachThing(t *testing.T) {
 		require.True(t, ready("a"))
 		require.False(t, ready("b"))
 		j.Clear()
-		_, err = j.AddText("ControllerPublishVolume: polls(2)")
+		_, err = add(j, "ControllerPublishVolume: polls(2)")
 		require.NoError(t, err)
 		require.Equal(t, []bool{false, false, true, true}, []bool{ready("a"), ready("a"), ready("a"), ready("a")})
 	})
@@ -185,9 +193,9 @@ func TestFaultsOfBytes(t *testing.T) {
 	t.Parallel()
 	j := fault.NewInjector(fault.Options{})
 	require.False(t, j.HasBytes())
-	id, err := j.AddText("Volume{volume=vol-1}: eio(writes)")
+	id, err := add(j, "Volume{volume=vol-1}: eio(writes)")
 	require.NoError(t, err)
-	_, err = j.AddText("Volume{name=data-*}: slow(5ms)")
+	_, err = add(j, "Volume{name=data-*}: slow(5ms)")
 	require.NoError(t, err)
 	require.True(t, j.HasBytes())
 	require.Len(t, j.OnBytes("vol-1", "data-0"), 2)
@@ -201,11 +209,52 @@ func TestFaultsOfBytes(t *testing.T) {
 func TestFiringIsNamedInTheJournal(t *testing.T) {
 	t.Parallel()
 	j := fault.NewInjector(fault.Options{})
-	_, err := j.AddText(`*: return(UNAVAILABLE,"later")`)
+	_, err := add(j, `*: return(UNAVAILABLE,"later")`)
 	require.NoError(t, err)
 	f, _ := j.Decide(entry("v", "n"))
 	require.Equal(t, `fault-1: return(UNAVAILABLE,"later")`, f.String())
 	require.Equal(t, codes.Unavailable, f.Action.Code)
+}
+
+func TestRuleMadeInGoIsChecked(t *testing.T) {
+	t.Parallel()
+	j := fault.NewInjector(fault.Options{})
+	for name, r := range map[string]fault.Rule{
+		"no action":             {Match: journal.Match{Method: fault.VolumeMethod}},
+		"unknown action":        {Chain: []fault.Action{{Verb: "explode"}}},
+		"endless but not last":  {Chain: []fault.Action{{Verb: fault.OK}, {Verb: fault.Drop}}},
+		"more than all of them": {Chain: []fault.Action{{Verb: fault.OK, Percent: 101}}},
+	} {
+		_, err := j.Add(r)
+		require.ErrorIs(t, err, backends.ErrInvalid, name)
+	}
+	require.Empty(t, j.List())
+}
+
+func TestRuleConfinedToAVolume(t *testing.T) {
+	t.Parallel()
+	j := fault.NewInjector(fault.Options{})
+	r, err := fault.Parse("*: return(ABORTED)")
+	require.NoError(t, err)
+	_, err = j.Add(r.Confine("a*"))
+	require.NoError(t, err)
+	_, fires := j.Decide(entry("id", "n"))
+	require.False(t, fires, "its id is not known")
+	j.Identify("a*", "id")
+	_, fires = j.Decide(entry("id", "n"))
+	require.True(t, fires)
+	_, fires = j.Decide(entry("other", "n"))
+	require.False(t, fires)
+}
+
+func TestExemptHealsOneVolume(t *testing.T) {
+	t.Parallel()
+	j := fault.NewInjector(fault.Options{})
+	id, err := add(j, "Volume: eio")
+	require.NoError(t, err)
+	j.Exempt(id, "v1")
+	require.Empty(t, j.OnBytes("v1", ""))
+	require.Len(t, j.OnBytes("v2", ""), 1)
 }
 
 // FuzzParse reads what it wrote.

@@ -42,8 +42,13 @@ type active struct {
 	// gone is closed when the rule is removed: what hangs goes on.
 	gone chan struct{}
 	// progress is that of the things that After and Polls delay.
-	progress map[string]*progress
+	progress map[journal.Subject]*progress
+	// healed are the volumes that do not suffer from it any more.
+	healed map[string]bool
 }
+
+// mostProgress bounds what is kept of things that nobody asks for again.
+const mostProgress = 10_000
 
 type progress struct {
 	begun time.Time
@@ -62,23 +67,45 @@ type Status struct {
 }
 
 // Add adds a rule behind those that are there and returns its id. It takes part in
-// every call that begins after Add has returned.
-func (j *Injector) Add(r Rule) string {
+// every call that begins after Add has returned. A rule that means nothing is
+// backends.ErrInvalid (Rule.Check).
+func (j *Injector) Add(r Rule) (id string, err error) {
+	if err := r.Check(); err != nil {
+		return "", err
+	}
+	if r.confined != nil { // of its own, as Identify changes it
+		own := *r.confined
+		r.confined = &own
+	}
 	j.mu.Lock()
 	defer j.mu.Unlock()
 	j.next++
-	a := &active{id: "fault-" + strconv.Itoa(j.next), rule: r, gone: make(chan struct{}), progress: map[string]*progress{}}
+	a := &active{id: "fault-" + strconv.Itoa(j.next), rule: r, gone: make(chan struct{}), progress: map[journal.Subject]*progress{}, healed: map[string]bool{}}
 	j.rules = append(j.rules, a)
-	return a.id
+	return a.id, nil
 }
 
-// AddText is Add for the text of a rule.
-func (j *Injector) AddText(text string) (id string, err error) {
-	r, err := Parse(text)
-	if err != nil {
-		return "", err
+// Identify tells the id of the volume with a name to the rules that are confined to
+// it.
+func (j *Injector) Identify(name, id string) {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	for _, a := range j.rules {
+		if s := a.rule.confined; s != nil && s.name == name {
+			s.id = id
+		}
 	}
-	return j.Add(r), nil
+}
+
+// Exempt heals one volume of a rule about bytes: the others go on to suffer.
+func (j *Injector) Exempt(ruleID, volumeID string) {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	for _, a := range j.rules {
+		if a.id == ruleID {
+			a.healed[volumeID] = true
+		}
+	}
 }
 
 // Remove removes a rule, and lets go of the calls that hang on it.
@@ -160,7 +187,7 @@ func (j *Injector) Decide(e *journal.Entry) (Firing, bool) {
 	j.mu.Lock()
 	defer j.mu.Unlock()
 	for _, a := range j.rules {
-		if a.rule.AboutBytes() || a.at >= len(a.rule.Chain) || !a.rule.Match.Matches(e) {
+		if a.rule.AboutBytes() || a.at >= len(a.rule.Chain) || !a.rule.means(e) {
 			continue
 		}
 		if f, fires := j.take(a, e); fires {
@@ -198,9 +225,12 @@ func (j *Injector) take(a *active, e *journal.Entry) (Firing, bool) {
 // advance counts a call about a thing that makes slow progress, and says whether
 // it has come to its end.
 func (a *active) advance(e *journal.Entry, action Action) bool {
-	thing := e.Method + "/" + e.Node + "/" + e.Name + "/" + e.Volume + "/" + e.Snapshot
+	thing := e.Subject()
 	p := a.progress[thing]
 	if p == nil {
+		if len(a.progress) >= mostProgress {
+			clear(a.progress)
+		}
 		p = &progress{begun: time.Now()}
 		a.progress[thing] = p
 	}
@@ -218,7 +248,7 @@ func (j *Injector) OnBytes(volumeID, name string) []Firing {
 	defer j.mu.Unlock()
 	var all []Firing
 	for _, a := range j.rules {
-		if a.rule.Means(volumeID, name) {
+		if a.rule.Means(volumeID, name) && !a.healed[volumeID] {
 			all = append(all, Firing{ID: a.id, Action: a.rule.Chain[0], Released: a.gone})
 		}
 	}
@@ -230,7 +260,16 @@ func (r Rule) Means(id, name string) bool {
 	if !r.AboutBytes() {
 		return false
 	}
+	if s := r.confined; s != nil {
+		return s.name == name
+	}
 	m := r.Match
 	m.Method = ""
 	return m.Matches(&journal.Entry{Method: "CreateVolume", Volume: id, Name: name})
+}
+
+// Covers reports whether a rule about bytes certainly names all volumes that another
+// one names: it names all there are, or the same with the same words.
+func (r Rule) Covers(other Rule) bool {
+	return len(r.Match.Fields) == 0 || r.Match.String() == other.Match.String()
 }

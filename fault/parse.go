@@ -51,7 +51,7 @@ func parse(text string) (r Rule, err error) {
 		}
 		rest = rest[2:]
 	}
-	for i := range r.Chain[:len(r.Chain)-1] {
+	for i := range r.Chain[:len(r.Chain)-1] { // each but the last takes a number of calls
 		if r.Chain[i].Count == 0 {
 			r.Chain[i].Count = 1
 		}
@@ -73,9 +73,26 @@ func readMatch(text string) (journal.Match, string, error) {
 
 func isLetter(c byte) bool { return 'a' <= c && c <= 'z' || 'A' <= c && c <= 'Z' }
 
-// check refuses a chain that cannot be what somebody wants.
+// Check returns backends.ErrInvalid for a rule that means nothing: what Parse
+// returns is right.
+func (r Rule) Check() error {
+	if err := r.check(); err != nil {
+		return fmt.Errorf("check a fault: %w: %w", err, backends.ErrInvalid)
+	}
+	return nil
+}
+
 func (r Rule) check() error {
-	for _, a := range r.Chain {
+	if len(r.Chain) == 0 {
+		return errors.New("it has no action")
+	}
+	for i, a := range r.Chain {
+		if _, known := verbs[a.Verb]; !known {
+			return fmt.Errorf("%q is none of %s", a.Verb, verbNames())
+		}
+		if a.Count < 0 || a.Percent < 0 || a.Percent > 100 || a.Count == 0 && i < len(r.Chain)-1 {
+			return fmt.Errorf("action %s takes %d calls and %g percent of them", a, a.Count, a.Percent)
+		}
 		if about := slices.Contains(bytesVerbs, a.Verb); about != r.AboutBytes() {
 			if about {
 				return fmt.Errorf("%s is a fault of a volume, as in %s{volume=ID}: %s", a.Verb, VolumeMethod, a)
@@ -262,8 +279,7 @@ var verbs = map[Verb]func(*Action, []string) error{
 			return errors.New(`want a status and a reason, as in health(DEGRADED,"SlowDisk")`)
 		}
 		a.Status, a.Reason = args[0], args[1]
-		return backends.CheckConditions([]backends.Condition{{Status: backends.HealthStatus(a.Status), Reason: a.Reason}},
-			backends.Degraded, backends.Inaccessible, backends.DataLoss)
+		return backends.CheckVolumeConditions([]backends.Condition{{Status: backends.HealthStatus(a.Status), Reason: a.Reason}})
 	},
 }
 

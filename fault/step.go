@@ -2,7 +2,6 @@ package fault
 
 import (
 	"fmt"
-	"slices"
 
 	"github.com/csiemu/csiemu/internal/step"
 )
@@ -25,7 +24,7 @@ type KillPoint struct {
 }
 
 func checkStep(name string) error {
-	if slices.ContainsFunc(step.All(), func(s step.Step) bool { return s.Name == name }) {
+	if _, known := step.Find(name); known {
 		return nil
 	}
 	return fmt.Errorf("%q is no kill point; csiemu fault points lists them", name)

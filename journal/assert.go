@@ -70,13 +70,13 @@ func mustParse(t TB, text string) Match {
 
 // collapsed leaves out calls that failed and were tried again later.
 func collapsed(entries []*Entry) []*Entry {
-	last := map[key]int{}
+	last := map[Subject]int{}
 	for i, e := range entries {
-		last[e.key()] = i
+		last[e.Subject()] = i
 	}
 	var kept []*Entry
 	for i, e := range entries {
-		retried := e.Done && e.Code != codes.OK && last[e.key()] > i
+		retried := e.Done && e.Code != codes.OK && last[e.Subject()] > i
 		if !retried {
 			kept = append(kept, e)
 		}

@@ -12,8 +12,11 @@ import (
 // CodeName is the name of a gRPC code as the specification writes it, such as
 // NOT_FOUND.
 func CodeName(c codes.Code) string {
-	if c == codes.OK {
+	switch c {
+	case codes.OK:
 		return "OK"
+	case codes.Canceled: // the canonical name has two of them
+		return "CANCELLED"
 	}
 	var b strings.Builder
 	for i, r := range c.String() {
@@ -33,7 +36,7 @@ func ParseCode(name string) (codes.Code, error) {
 		return codes.Unknown, fmt.Errorf("read the code %q: %w", name, err)
 	}
 	var c codes.Code
-	if name == "CANCELED" {
+	if name == "CANCELED" { // as the specification of gRPC for Go has it
 		return codes.Canceled, nil
 	}
 	if err := c.UnmarshalJSON(quoted); err != nil {

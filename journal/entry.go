@@ -21,7 +21,8 @@ type Entry struct {
 	Time time.Time
 	// Method is the name of the RPC, FullMethod its name with the service.
 	Method, FullMethod string
-	// Node is the node that served the call, empty for the controller.
+	// Node is the node that served the call or, for the controller, the one that
+	// the request names.
 	Node string
 	// Name, Volume, Snapshot and Group are what the call is about, as far as its
 	// request or reply tells. A call about several has them with commas between.
@@ -44,18 +45,21 @@ type Entry struct {
 	Findings []string
 }
 
-// key identifies calls that are attempts at the same.
-type key struct{ method, node, name, object string }
+// Subject is what a call is about: calls of one method with one subject are
+// attempts at the same.
+type Subject struct{ Method, Node, Name, Object string }
 
-func (e *Entry) key() key {
-	k := key{method: e.Method, node: e.Node, name: e.Name, object: e.Volume}
-	if e.Name == "" && e.Volume == "" {
-		k.object = e.Snapshot + "/" + e.Group
+// Subject is the same before and after the call has ended.
+func (e *Entry) Subject() Subject {
+	s := Subject{Method: e.Method, Node: e.Node, Name: e.Name}
+	switch {
+	case e.Name != "": // the reply adds the id
+	case e.Volume != "":
+		s.Object = e.Volume
+	default:
+		s.Object = e.Snapshot + "/" + e.Group
 	}
-	if e.Name != "" {
-		k.object = "" // a reply that came in between adds it
-	}
-	return k
+	return s
 }
 
 func shortName(full string) string { return full[strings.LastIndexByte(full, '/')+1:] }
@@ -127,7 +131,7 @@ func (e *Entry) String() string {
 	case e.Code == codes.OK:
 		fmt.Fprintf(&b, " OK in %s", e.Duration.Round(time.Microsecond))
 	default:
-		fmt.Fprintf(&b, " %s in %s: %s", e.Code, e.Duration.Round(time.Microsecond), e.Error)
+		fmt.Fprintf(&b, " %s in %s: %s", CodeName(e.Code), e.Duration.Round(time.Microsecond), e.Error)
 	}
 	return b.String()
 }

@@ -32,7 +32,7 @@ type Options struct {
 	// are dropped, and counted.
 	Capacity int
 	// Lines receives each call as a line of JSON when it ends; nil for none. It
-	// is written to by one goroutine at a time. The first error ends it; see Err.
+	// is written to by one goroutine at a time, for which the calls wait. The first error ends it; see Err.
 	Lines io.Writer
 }
 
@@ -52,7 +52,7 @@ type Journal struct {
 	// nobody waits.
 	changed chan struct{}
 	// failed counts the attempts so far of calls whose last attempt failed.
-	failed map[key]attempts
+	failed map[Subject]attempts
 }
 
 type attempts struct {
@@ -65,7 +65,7 @@ func New(o Options) *Journal {
 	if o.Capacity <= 0 {
 		o.Capacity = DefaultCapacity
 	}
-	j := &Journal{ring: make([]*Entry, o.Capacity), failed: map[key]attempts{}}
+	j := &Journal{ring: make([]*Entry, o.Capacity), failed: map[Subject]attempts{}}
 	if o.Lines != nil {
 		j.lines = &lines{to: json.NewEncoder(o.Lines)}
 	}
@@ -89,7 +89,7 @@ func (j *Journal) Begin(method, node string, request proto.Message) *Open {
 	defer j.mu.Unlock()
 	j.last++
 	e.Seq = j.last
-	e.Attempt = j.failed[e.key()].n + 1
+	e.Attempt = j.failed[e.Subject()].n + 1
 	j.ring[e.Seq%uint64(len(j.ring))] = e
 	j.wake()
 	return &Open{journal: j, entry: e}
@@ -102,7 +102,7 @@ func (j *Journal) Adopt(of *Entry) *Open {
 	defer j.mu.Unlock()
 	j.last++
 	e.Seq = j.last
-	e.Attempt = j.failed[e.key()].n + 1
+	e.Attempt = j.failed[e.Subject()].n + 1
 	j.ring[e.Seq%uint64(len(j.ring))] = &e
 	j.wake()
 	return &Open{journal: j, entry: &e}
@@ -135,6 +135,13 @@ func (o *Open) Find(finding string) {
 
 // End enters how a call ended: its reply, or the error of its status.
 func (o *Open) End(reply proto.Message, err error) {
+	next := o.Ended(reply, err)
+	o.replace(next)
+	o.journal.lines.write(next)
+}
+
+// Ended is what the entry will be when the call ends so; nothing is entered.
+func (o *Open) Ended(reply proto.Message, err error) *Entry {
 	next := *o.entry
 	next.Done, next.Duration = true, time.Since(next.Time)
 	if err != nil {
@@ -144,8 +151,7 @@ func (o *Open) End(reply proto.Message, err error) {
 		next.Reply = redact.Message(reply)
 		next.learn(reply)
 	}
-	o.replace(&next)
-	o.journal.lines.write(&next)
+	return &next
 }
 
 // Entry is the entry as it is now.
@@ -168,7 +174,7 @@ func (o *Open) replace(next *Entry) {
 // count keeps account of attempts. Those whose entries are long gone are
 // forgotten when there are too many.
 func (j *Journal) count(e *Entry) {
-	k := e.key()
+	k := e.Subject()
 	if e.Code == codes.OK {
 		delete(j.failed, k)
 		return

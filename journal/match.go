@@ -5,11 +5,9 @@ import (
 	"errors"
 	"fmt"
 	"maps"
-	"regexp"
 	"slices"
 	"strconv"
 	"strings"
-	"sync"
 
 	"google.golang.org/protobuf/proto"
 	"google.golang.org/protobuf/reflect/protoreflect"
@@ -168,20 +166,40 @@ func fieldAt(m proto.Message, path string) (string, bool) {
 	return "", false
 }
 
-var globs sync.Map // of *regexp.Regexp, by the glob
+// HasGlobs reports whether some field may have more than one value.
+func (m Match) HasGlobs() bool {
+	for _, value := range m.Fields {
+		if strings.ContainsAny(value, "*?") {
+			return true
+		}
+	}
+	return false
+}
 
 // fits reports whether a text fits a glob.
 func fits(glob, text string) bool {
-	if !strings.ContainsAny(glob, "*?") {
-		return glob == text
+	// star is behind the last * that was passed, and mark where it began to take.
+	star, mark, g, t := -1, 0, 0, 0
+	pattern, runes := []rune(glob), []rune(text)
+	for t < len(runes) {
+		switch {
+		case g < len(pattern) && pattern[g] == '*':
+			g++
+			star, mark = g, t
+		case g < len(pattern) && (pattern[g] == '?' || pattern[g] == runes[t]):
+			g++
+			t++
+		case star >= 0: // the star takes one more
+			mark++
+			g, t = star, mark
+		default:
+			return false
+		}
 	}
-	compiled, ok := globs.Load(glob)
-	if !ok {
-		quoted := regexp.QuoteMeta(glob)
-		quoted = strings.ReplaceAll(strings.ReplaceAll(quoted, `\*`, `.*`), `\?`, `.`)
-		compiled, _ = globs.LoadOrStore(glob, regexp.MustCompile(`(?s)^`+quoted+`$`))
+	for g < len(pattern) && pattern[g] == '*' {
+		g++
 	}
-	return compiled.(*regexp.Regexp).MatchString(text)
+	return g == len(pattern)
 }
 
 // String is the match in the form that ParseMatch reads.
@@ -254,7 +272,7 @@ func ReadMatch(text string) (m Match, rest string, err error) {
 		if value, rest, err = readWord(rest[1:], ""); err != nil {
 			return Match{}, "", err
 		}
-		if err := checkField(field); err != nil {
+		if err := checkField(field, value); err != nil {
 			return Match{}, "", err
 		}
 		if _, twice := m.Fields[field]; twice {
@@ -304,11 +322,14 @@ func checkMethod(glob string) error {
 	return fmt.Errorf("CSI has no RPC %q", glob)
 }
 
-func checkField(field string) error {
+func checkField(field, value string) error {
 	kind, key, dotted := strings.Cut(field, ".")
 	switch {
 	case dotted && key != "" && slices.Contains([]string{"param", "context", "request"}, kind):
 		return nil
+	case field == "code" && !strings.ContainsAny(value, "*?"):
+		_, err := ParseCode(value)
+		return err
 	case !dotted && slices.Contains(fieldNames, field):
 		return nil
 	}

@@ -12,7 +12,7 @@ import (
 
 // check compares a call with what the earlier ones said.
 func (c *Checker) check(e *journal.Entry) []Finding {
-	found := append(c.checkRetry(e), checkSecrets(e)...)
+	found := append(c.checkRetry(e), c.checkSecrets(e)...)
 	report := func(r Rule, earlier *journal.Entry, format string, args ...any) {
 		found = append(found, Finding{Rule: r, What: fmt.Sprintf(format, args...), Call: e, Earlier: earlier})
 	}
@@ -94,12 +94,13 @@ func (c *Checker) checkDetach(r *csi.ControllerUnpublishVolumeRequest, report re
 	}
 }
 
-// ephemeralKey is how the kubelet asks for an inline volume, which has no life
-// before NodePublishVolume.
-const ephemeralKey = "csi.storage.k8s.io/ephemeral"
+// isInline reports whether a volume has no life before NodePublishVolume.
+func (c *Checker) isInline(volumeContext map[string]string) bool {
+	return c.o.EphemeralKey != "" && volumeContext[c.o.EphemeralKey] == "true"
+}
 
 func (c *Checker) checkPublish(e *journal.Entry, r *csi.NodePublishVolumeRequest, report reporter) {
-	if r.GetVolumeContext()[ephemeralKey] == "true" {
+	if c.isInline(r.GetVolumeContext()) {
 		return
 	}
 	v := c.peek(r.GetVolumeId())
@@ -183,7 +184,9 @@ func (c *Checker) learn(e *journal.Entry) {
 	case *csi.NodeUnstageVolumeRequest:
 		c.of(r.GetVolumeId()).on(e.Node).staged[r.GetStagingTargetPath()] = becomes(no)
 	case *csi.NodePublishVolumeRequest:
-		c.of(r.GetVolumeId()).on(e.Node).published[r.GetTargetPath()] = becomes(yes)
+		if !c.isInline(r.GetVolumeContext()) {
+			c.of(r.GetVolumeId()).on(e.Node).published[r.GetTargetPath()] = becomes(yes)
+		}
 	case *csi.NodeUnpublishVolumeRequest:
 		n := c.of(r.GetVolumeId()).on(e.Node)
 		if ok {
@@ -197,6 +200,21 @@ func (c *Checker) learn(e *journal.Entry) {
 			v.size = max(v.size, reply.GetCapacityBytes())
 		}
 	}
+	c.prune(e.Volume)
+}
+
+// prune forgets a volume of which nothing is known any more.
+func (c *Checker) prune(id string) {
+	v, known := c.volumes[id]
+	if !known || v.created != nil {
+		return
+	}
+	for _, n := range v.nodes {
+		if n.attached.is == yes || possible(n.staged) || possible(n.published) {
+			return
+		}
+	}
+	delete(c.volumes, id)
 }
 
 func (c *Checker) learnCreate(e *journal.Entry) {

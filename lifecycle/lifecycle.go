@@ -23,6 +23,10 @@ type Options struct {
 	Attaches, Stages bool
 	// Online says that volumes grow while they are attached.
 	Online bool
+	// EphemeralKey is "true" in the volume context of inline volumes, which have
+	// no life before NodePublishVolume, and TokensKey holds the tokens that an
+	// orchestrator puts there on purpose; empty for none.
+	EphemeralKey, TokensKey string
 	// MinBackoff is the shortest wait before a call is tried again; 0 means
 	// DefaultMinBackoff, a negative one that no wait is too short.
 	MinBackoff time.Duration
@@ -94,13 +98,14 @@ func (f Finding) String() string {
 }
 
 // Checker keeps what the calls so far say of each volume. It is safe for
-// concurrent use; what it keeps of a volume goes when the volume is deleted.
+// concurrent use; what it keeps of a volume goes when the volume is deleted or, if its creation was not
+// seen, when nothing uses it any more.
 type Checker struct {
 	o Options
 
 	mu      sync.Mutex
 	volumes map[string]*volume
-	retries map[retryKey]retry
+	retries map[journal.Subject]retry
 	found   []Finding
 }
 
@@ -112,7 +117,7 @@ func New(o Options) *Checker {
 	if o.MinBackoff == 0 {
 		o.MinBackoff = DefaultMinBackoff
 	}
-	return &Checker{o: o, volumes: map[string]*volume{}, retries: map[retryKey]retry{}}
+	return &Checker{o: o, volumes: map[string]*volume{}, retries: map[journal.Subject]retry{}}
 }
 
 // Begin checks a call that begins and returns what is wrong with it.

@@ -25,7 +25,10 @@ type caller struct {
 }
 
 func newCaller(t *testing.T, edit ...func(*lifecycle.Options)) *caller {
-	o := lifecycle.Options{Attaches: true, Stages: true, Online: true}
+	o := lifecycle.Options{
+		Attaches: true, Stages: true, Online: true,
+		EphemeralKey: "csi.storage.k8s.io/ephemeral", TokensKey: "csi.storage.k8s.io/serviceAccount.tokens",
+	}
 	for _, f := range edit {
 		f(&o)
 	}

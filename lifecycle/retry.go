@@ -9,9 +9,6 @@ import (
 	"github.com/csiemu/csiemu/journal"
 )
 
-// retryKey identifies calls that are attempts at the same.
-type retryKey struct{ method, node, name, object string }
-
 // retry is a call that failed in a way that asks for a back-off.
 type retry struct {
 	failed *journal.Entry
@@ -20,23 +17,13 @@ type retry struct {
 	waited time.Duration
 }
 
-func keyOf(e *journal.Entry) retryKey {
-	k := retryKey{method: e.Method, node: e.Node, name: e.Name, object: e.Volume}
-	if e.Name != "" {
-		k.object = ""
-	} else if e.Volume == "" {
-		k.object = e.Snapshot + "/" + e.Group
-	}
-	return k
-}
-
 // longestBackoff is where callers may stop waiting longer each time.
 const longestBackoff = time.Second
 
 // checkRetry finds retries that come too soon, and waits that become shorter
 // instead of longer. Half a wait is left for jitter.
 func (c *Checker) checkRetry(e *journal.Entry) []Finding {
-	last, retried := c.retries[keyOf(e)]
+	last, retried := c.retries[e.Subject()]
 	if !retried || c.o.MinBackoff < 0 {
 		return nil
 	}
@@ -54,7 +41,7 @@ func (c *Checker) checkRetry(e *journal.Entry) []Finding {
 const mostRetries = 10_000
 
 func (c *Checker) learnRetry(e *journal.Entry) {
-	k := keyOf(e)
+	k := e.Subject()
 	last, retried := c.retries[k]
 	switch e.Code {
 	case codes.Aborted, codes.Unavailable, codes.ResourceExhausted, codes.FailedPrecondition, codes.Internal, codes.NotFound, codes.AlreadyExists, codes.OutOfRange, codes.InvalidArgument, codes.Unauthenticated, codes.PermissionDenied:

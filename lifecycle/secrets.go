@@ -9,11 +9,11 @@ import (
 
 // checkSecrets finds keys that speak of secrets in maps that are logged, listed
 // and stored by everybody. The journal has no values to compare any more.
-func checkSecrets(e *journal.Entry) []Finding {
+func (c *Checker) checkSecrets(e *journal.Entry) []Finding {
 	var found []Finding
 	check := func(field string, m map[string]string) {
 		for key := range m {
-			if redact.Sensitive(key) && !allowed[key] {
+			if redact.Sensitive(key) && key != c.o.TokensKey {
 				found = append(found, Finding{
 					Rule: SecretMisplaced, Call: e, What: fmt.Sprintf("key %q of %s looks like a secret", key, field),
 				})
@@ -31,8 +31,3 @@ func checkSecrets(e *journal.Entry) []Finding {
 	}
 	return found
 }
-
-// allowed are keys that Kubernetes sends there on purpose: service account tokens,
-// which it has put into the volume context since before secrets had a field for
-// them.
-var allowed = map[string]bool{"csi.storage.k8s.io/serviceAccount.tokens": true}

@@ -53,6 +53,9 @@ type Options struct {
 	// Lock takes the lock of a volume for a change that does not come through
 	// the array's own service: a local attachment.
 	Lock func(ctx context.Context, volumeID string) (unlock func(), err error)
+	// Connected is called when the device of a volume is there, new or not, with
+	// the volume's lock held; nil for nobody.
+	Connected func(ctx context.Context, v *Volume)
 	// Log receives what start-up found; nil is silent.
 	Log *slog.Logger
 }
@@ -65,6 +68,7 @@ type Array struct {
 	store     record.Store
 	holder    Holder
 	lock      func(context.Context, string) (func(), error)
+	connected func(context.Context, *Volume)
 	log       *slog.Logger
 	pools     *pools
 	topology  bool
@@ -94,8 +98,11 @@ func Open(ctx context.Context, o Options) (*Array, error) {
 	if o.Lock == nil {
 		o.Lock = func(context.Context, string) (func(), error) { return func() {}, nil }
 	}
+	if o.Connected == nil {
+		o.Connected = func(context.Context, *Volume) {}
+	}
 	a := &Array{
-		backend: o.Backend, store: o.Store, holder: o.Holder, lock: o.Lock, log: o.Log,
+		backend: o.Backend, store: o.Store, holder: o.Holder, lock: o.Lock, connected: o.Connected, log: o.Log,
 		pools: newPools(o.Pools, o.DefaultPool), topology: o.Topology, nodeKey: o.NodeTopologyKey,
 		volumes: newCatalog[*Volume](), snapshots: newCatalog[*Snapshot](), groups: newCatalog[*Group](),
 		nodes: map[string]Node{}, present: map[string]bool{}, attached: map[string]int64{}, lingering: map[string]backends.Attachment{}, faultHealth: map[string][]backends.Condition{},
@@ -132,6 +139,12 @@ func (a *Array) Volume(id string) (*Volume, error) {
 		return nil, fmt.Errorf("volume %q: %w", id, backends.ErrNotFound)
 	}
 	return v, nil
+}
+
+// Named reports whether there is a volume with a name, whatever its state.
+func (a *Array) Named(name string) bool {
+	_, ok := a.volumes.named(name)
+	return ok
 }
 
 // SizeOf returns the size of a volume in bytes, or backends.ErrNotFound.

@@ -97,6 +97,7 @@ func (a *Array) connect(ctx context.Context, v *Volume, t Attachment) (map[strin
 	if err != nil {
 		return nil, err
 	}
+	a.connected(ctx, v)
 	publishContext = maps.Clone(publishContext)
 	if publishContext == nil {
 		publishContext = map[string]string{}

@@ -33,6 +33,7 @@ func (a *Array) Delete(ctx context.Context, id string) error {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	delete(a.lingering, id)
+	delete(a.faultHealth, id)
 	return nil
 }
 

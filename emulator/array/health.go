@@ -3,20 +3,15 @@ package array
 import (
 	"context"
 	"fmt"
+	"slices"
 
 	"github.com/csiemu/csiemu/backends"
 )
 
-// checkConditions returns backends.ErrInvalid for conditions that no volume can
-// have.
-func checkConditions(all []backends.Condition) error {
-	return backends.CheckConditions(all, backends.Degraded, backends.Inaccessible, backends.DataLoss)
-}
-
 // SetHealth says what is wrong with a volume, in place of what was said before;
 // nothing makes it healthy, as far as its backend sees no fault. It is recorded.
 func (a *Array) SetHealth(ctx context.Context, id string, conditions []backends.Condition) error {
-	if err := checkConditions(conditions); err != nil {
+	if err := backends.CheckVolumeConditions(conditions); err != nil {
 		return fmt.Errorf("set the health of volume %s: %w", id, err)
 	}
 	unlock, err := a.lock(ctx, id)
@@ -29,7 +24,7 @@ func (a *Array) SetHealth(ctx context.Context, id string, conditions []backends.
 		return fmt.Errorf("set the health: %w", err)
 	}
 	next := v.clone()
-	next.Health = conditions
+	next.Health = slices.Clone(conditions)
 	return a.put(ctx, next)
 }
 
@@ -79,9 +74,10 @@ func (a *Array) ListHealth(ctx context.Context, token string, limit int) (sick [
 			return nil, "", err
 		}
 		wrong, err := a.Health(ctx, v)
+		if err != nil { // which is no reason to be silent on the others
+			wrong = []backends.Condition{{Status: backends.Inaccessible, Reason: "HealthUnknown", Message: err.Error()}}
+		}
 		switch {
-		case err != nil:
-			return nil, "", err
 		case len(wrong) == 0:
 			continue
 		case limit > 0 && len(sick) == limit:

@@ -25,6 +25,18 @@ func (a *Array) ListSnapshots(token string, limit int, id, sourceID string) ([]*
 	return a.snapshots.page(token, limit, func(s *Snapshot) bool { return sourceID == "" || s.SourceID == sourceID })
 }
 
+// Volumes returns all volumes, oldest first.
+func (a *Array) Volumes() []*Volume {
+	all, _, _ := a.List("", 0) // only a token can be wrong
+	return all
+}
+
+// Snapshots returns all snapshots, oldest first.
+func (a *Array) Snapshots() []*Snapshot {
+	all, _, _ := a.ListSnapshots("", 0, "", "") // only a token can be wrong
+	return all
+}
+
 // Groups returns all group snapshots.
 func (a *Array) Groups() []*Group {
 	groups, _, _ := a.groups.page("", 0, func(*Group) bool { return true }) // only a token can be wrong

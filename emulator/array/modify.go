@@ -93,7 +93,7 @@ func parseHealth(text string) ([]backends.Condition, error) {
 			Status: backends.HealthStatus(strings.TrimSpace(status)), Reason: strings.TrimSpace(reason), Message: strings.TrimSpace(message),
 		})
 	}
-	return all, checkConditions(all)
+	return all, backends.CheckVolumeConditions(all)
 }
 
 // checkMutable refuses parameters that a volume with this layout cannot have.
@@ -104,14 +104,15 @@ func (a *Array) checkMutable(m mutable, layout backends.Layout) error {
 	return nil
 }
 
-// shape applies what mutable parameters say of the I/O of a volume.
+// shape gives the I/O of a volume the shape that its mutable parameters tell, none
+// included.
 func (a *Array) shape(ctx context.Context, v *Volume) error {
 	b, ok := a.backend.(backends.BreakableBackend)
 	if !ok || !v.Layout.Breakable {
 		return nil
 	}
 	m, err := parseMutable(v.Mutable)
-	if err == nil && m.shapes {
+	if err == nil {
 		err = b.Shape(ctx, a.bytesOf(v), m.shaping)
 	}
 	if err != nil {
@@ -152,21 +153,8 @@ func (a *Array) Modify(ctx context.Context, id string, parameters map[string]str
 	}
 	if err != nil {
 		return errors.Join(fmt.Errorf("modify: %w", err), undo.Run(ctx, func(ctx context.Context) error {
-			return errors.Join(a.put(ctx, v), a.unshape(ctx, v))
+			return errors.Join(a.put(ctx, v), a.shape(ctx, v))
 		}))
 	}
 	return nil
-}
-
-// unshape gives a volume the shape back that its record tells, none included.
-func (a *Array) unshape(ctx context.Context, v *Volume) error {
-	b, ok := a.backend.(backends.BreakableBackend)
-	if !ok || !v.Layout.Breakable {
-		return nil
-	}
-	m, err := parseMutable(v.Mutable)
-	if err != nil {
-		return err
-	}
-	return b.Shape(ctx, a.bytesOf(v), m.shaping)
 }

@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"fmt"
 
+	"github.com/csiemu/csiemu/backends"
 	"github.com/csiemu/csiemu/emulator/link/linkpb"
 	"github.com/csiemu/csiemu/journal"
 )
@@ -17,17 +18,17 @@ type Verdict struct {
 	// fault.Parse; empty for none. Ready is fault.Firing.Ready.
 	FaultID, Action string
 	Ready           bool
-	// Findings are what the checker of the caller found; Refuse says that the
-	// call is not to be served because of them.
+	// Findings are what the checker of the caller found; Refusal says why the
+	// call is not to be served because of them, empty if it is.
 	Findings []string
-	Refuse   bool
+	Refusal  string
 }
 
 // Calls is what nodes tell the array of the calls that they serve, so that one
 // journal has all of them and one place breaks all.
 type Calls interface {
 	// BeginCall enters a call and says what is to happen to it.
-	BeginCall(e *journal.Entry) Verdict
+	BeginCall(ctx context.Context, e *journal.Entry) Verdict
 	// EndCall enters how a call ended.
 	EndCall(seq uint64, e *journal.Entry)
 	// AwaitRelease returns when a fault is removed, or is not there, or ctx ends.
@@ -44,7 +45,7 @@ func (c *Client) BeginCall(ctx context.Context, e *journal.Entry) (Verdict, erro
 	if err != nil {
 		return Verdict{}, c.explain(ctx, "tell the array of a call", err)
 	}
-	return Verdict{r.GetSeq(), r.GetFaultId(), r.GetAction(), r.GetReady(), r.GetFindings(), r.GetRefuse()}, nil
+	return Verdict{r.GetSeq(), r.GetFaultId(), r.GetAction(), r.GetReady(), r.GetFindings(), r.GetRefusal()}, nil
 }
 
 // EndCall tells the array how a call ended; see Calls.
@@ -64,23 +65,23 @@ func (c *Client) AwaitRelease(ctx context.Context, faultID string) error {
 }
 
 // BeginCall implements the service.
-func (a *arrayService) BeginCall(_ context.Context, r *linkpb.BeginCallRequest) (*linkpb.BeginCallResponse, error) {
+func (a *arrayService) BeginCall(ctx context.Context, r *linkpb.BeginCallRequest) (*linkpb.BeginCallResponse, error) {
 	var e journal.Entry
 	if err := json.Unmarshal(r.GetEntry(), &e); err != nil {
-		return nil, err
+		return nil, fmt.Errorf("read the call that a node tells of: %w: %w", err, backends.ErrInvalid)
 	}
 	if a.server.o.Calls == nil {
 		return &linkpb.BeginCallResponse{}, nil
 	}
-	v := a.server.o.Calls.BeginCall(&e)
-	return &linkpb.BeginCallResponse{Seq: v.Seq, FaultId: v.FaultID, Action: v.Action, Ready: v.Ready, Findings: v.Findings, Refuse: v.Refuse}, nil
+	v := a.server.o.Calls.BeginCall(ctx, &e)
+	return &linkpb.BeginCallResponse{Seq: v.Seq, FaultId: v.FaultID, Action: v.Action, Ready: v.Ready, Findings: v.Findings, Refusal: v.Refusal}, nil
 }
 
 // EndCall implements the service.
 func (a *arrayService) EndCall(_ context.Context, r *linkpb.EndCallRequest) (*linkpb.EndCallResponse, error) {
 	var e journal.Entry
 	if err := json.Unmarshal(r.GetEntry(), &e); err != nil {
-		return nil, err
+		return nil, fmt.Errorf("read the call that a node tells of: %w: %w", err, backends.ErrInvalid)
 	}
 	if a.server.o.Calls != nil {
 		a.server.o.Calls.EndCall(r.GetSeq(), &e)

@@ -50,8 +50,7 @@ func (n *Node) said(volumeID string) []backends.Condition {
 // SetHealth says what is wrong with a volume on this node, in place of what was
 // said before. It is not recorded.
 func (n *Node) SetHealth(volumeID string, conditions []backends.Condition) error {
-	err := backends.CheckConditions(conditions, backends.Degraded, backends.Inaccessible, backends.DataLoss)
-	if err != nil {
+	if err := backends.CheckVolumeConditions(conditions); err != nil {
 		return fmt.Errorf("set the health of volume %s on node %s: %w", volumeID, n.Name, err)
 	}
 	n.mu.Lock()

@@ -457,10 +457,10 @@ type BeginCallResponse struct {
 	Action  string `protobuf:"bytes,3,opt,name=action,proto3" json:"action,omitempty"`
 	// ready says that a slow thing has come to its end.
 	Ready bool `protobuf:"varint,4,opt,name=ready,proto3" json:"ready,omitempty"`
-	// findings are what the checker of the caller found, and refuse that the call
+	// findings are what the checker of the caller found, and refusal why the call
 	// is not to be served because of them.
 	Findings      []string `protobuf:"bytes,5,rep,name=findings,proto3" json:"findings,omitempty"`
-	Refuse        bool     `protobuf:"varint,6,opt,name=refuse,proto3" json:"refuse,omitempty"`
+	Refusal       string   `protobuf:"bytes,6,opt,name=refusal,proto3" json:"refusal,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -530,11 +530,11 @@ func (x *BeginCallResponse) GetFindings() []string {
 	return nil
 }
 
-func (x *BeginCallResponse) GetRefuse() bool {
+func (x *BeginCallResponse) GetRefusal() string {
 	if x != nil {
-		return x.Refuse
+		return x.Refusal
 	}
-	return false
+	return ""
 }
 
 type EndCallRequest struct {
@@ -1244,14 +1244,14 @@ const file_link_proto_rawDesc = "" +
 	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01\"\x13\n" +
 	"\x11AuthorizeResponse\"(\n" +
 	"\x10BeginCallRequest\x12\x14\n" +
-	"\x05entry\x18\x01 \x01(\fR\x05entry\"\xa2\x01\n" +
+	"\x05entry\x18\x01 \x01(\fR\x05entry\"\xa4\x01\n" +
 	"\x11BeginCallResponse\x12\x10\n" +
 	"\x03seq\x18\x01 \x01(\x04R\x03seq\x12\x19\n" +
 	"\bfault_id\x18\x02 \x01(\tR\afaultId\x12\x16\n" +
 	"\x06action\x18\x03 \x01(\tR\x06action\x12\x14\n" +
 	"\x05ready\x18\x04 \x01(\bR\x05ready\x12\x1a\n" +
-	"\bfindings\x18\x05 \x03(\tR\bfindings\x12\x16\n" +
-	"\x06refuse\x18\x06 \x01(\bR\x06refuse\"8\n" +
+	"\bfindings\x18\x05 \x03(\tR\bfindings\x12\x18\n" +
+	"\arefusal\x18\x06 \x01(\tR\arefusal\"8\n" +
 	"\x0eEndCallRequest\x12\x10\n" +
 	"\x03seq\x18\x01 \x01(\x04R\x03seq\x12\x14\n" +
 	"\x05entry\x18\x02 \x01(\fR\x05entry\"\x11\n" +
