@@ -28,7 +28,7 @@ func TestCoveragePage(t *testing.T) {
 	}
 	have, err := os.ReadFile(coveragePage)
 	require.NoError(t, err)
-	require.Equal(t, page, string(have), "run go test ./conformance -run CoveragePage -update")
+	require.True(t, page == string(have), "the page is old: run go test ./conformance -run CoveragePage -update")
 }
 
 // TestEveryRPCIsCovered holds the rows against the specification's own list.

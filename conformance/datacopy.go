@@ -96,6 +96,7 @@ func copyDataRows() []row {
 				v := c.written(s, 'a')
 				snapshot := c.snapshot("s", v)
 				_, err := c.controller.DeleteVolume(c.ctx, &csi.DeleteVolumeRequest{VolumeId: v.GetVolumeId()})
+				c.code(err, codes.OK, codes.FailedPrecondition)
 				if err == nil {
 					c.undone("volume " + v.GetVolumeId())
 				}

@@ -28,7 +28,7 @@ func (c *check) cut(r *csi.CreateSnapshotRequest) (*csi.CreateSnapshotResponse, 
 		c.undoLater("snapshot "+r.GetName(), func(ctx context.Context) error {
 			resp, err := c.controller.CreateSnapshot(ctx, r)
 			if err != nil {
-				return nil // there is no snapshot then
+				return unlessClear(err) // a clear answer says that there is none
 			}
 			_, err = c.controller.DeleteSnapshot(ctx, &csi.DeleteSnapshotRequest{SnapshotId: resp.GetSnapshot().GetSnapshotId()})
 			return err

@@ -72,3 +72,12 @@ func unclear(err error) bool {
 	}
 	return false
 }
+
+// unlessClear is an error that does not say whether something was done; it is nil
+// for one that does.
+func unlessClear(err error) error {
+	if unclear(err) {
+		return err
+	}
+	return nil
+}

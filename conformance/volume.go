@@ -60,7 +60,7 @@ func (c *check) create(r *csi.CreateVolumeRequest) (*csi.CreateVolumeResponse, e
 		c.undoLater("volume "+r.GetName(), func(ctx context.Context) error {
 			resp, err := c.controller.CreateVolume(ctx, r)
 			if err != nil {
-				return nil // there is no volume then
+				return unlessClear(err) // a clear answer says that there is none
 			}
 			_, err = c.controller.DeleteVolume(ctx, &csi.DeleteVolumeRequest{VolumeId: resp.GetVolume().GetVolumeId()})
 			return err

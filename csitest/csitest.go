@@ -26,6 +26,7 @@ import (
 	"net"
 	"os"
 	"path/filepath"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -218,7 +219,7 @@ func (n *Node) listen() (string, error) {
 	path := filepath.Join(dir, n.Name+".sock")
 	const longest = 100 // sun_path has 104 bytes on some systems
 	if len(path) > longest {
-		path = filepath.Join(dir, fmt.Sprintf("n%d.sock", len(n.Name)))
+		path = filepath.Join(dir, fmt.Sprintf("n%d.sock", slices.Index(n.double.nodes, n)))
 	}
 	var config net.ListenConfig
 	listener, err := config.Listen(context.Background(), "unix", path)

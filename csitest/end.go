@@ -3,9 +3,11 @@ package csitest
 import (
 	"context"
 	"flag"
-	"os"
+	"strings"
 	"sync"
 	"time"
+
+	"github.com/csiemu/csiemu/internal/rmtree"
 )
 
 // keep leaves what a double has made for a look at it.
@@ -32,13 +34,15 @@ func (d *Double) end(ctx context.Context) {
 		d.leave()
 		return
 	}
+	whole := true
 	if d.emulator != nil {
 		if err := d.emulator.Teardown(ctx); err != nil {
 			d.tb.Errorf("csitest: something is left in use: %v", err)
+			whole = false
 		}
 	}
 	d.close()
-	d.remove()
+	d.remove(ctx, whole)
 }
 
 // stop ends the servers and waits for their calls.
@@ -61,10 +65,13 @@ func (d *Double) judge() {
 			d.tb.Errorf("csitest: the caller breaks the volume lifecycle: %s", f)
 		}
 	}
-	if !d.tb.Failed() {
-		return
+	for _, err := range d.emulator.Unbroken() {
+		d.tb.Errorf("csitest: %v", err)
 	}
 	entries := d.Journal().Entries(0)
+	if !d.tb.Failed() || len(entries) == 0 {
+		return
+	}
 	d.tb.Logf("csitest: the last %d of %d calls of %s:", min(len(entries), shownCalls), len(entries), d.tb.Name())
 	for _, e := range entries[max(0, len(entries)-shownCalls):] {
 		d.tb.Logf("  %s", e)
@@ -80,28 +87,44 @@ func (d *Double) close() {
 	}
 }
 
-// remove removes the directory, which fails where something is still mounted, and
-// lets the guard go.
-func (d *Double) remove() {
+// remove removes the directory, but nothing that is mounted in it, and lets the
+// guard go. What could not be taken away in order the guard takes by force.
+func (d *Double) remove(ctx context.Context, whole bool) {
 	if dir, made := d.made(); made {
-		if err := os.RemoveAll(dir); err != nil {
+		if err := rmtree.Remove(ctx, dir); err != nil {
 			d.tb.Errorf("csitest: %v: something is left behind in it", err)
+			whole = false
 		}
 	}
-	if d.o.guard != nil {
-		if err := d.o.guard.Release(); err != nil {
-			d.tb.Errorf("csitest: end the guard: %v", err)
-		}
+	if d.o.guard == nil {
+		return
+	}
+	end := d.o.guard.Release
+	if !whole {
+		end = d.o.guard.Reap
+	}
+	if err := end(); err != nil {
+		d.tb.Errorf("csitest: end the guard: %v", err)
 	}
 }
 
 // leave keeps the volumes and says where they are.
 func (d *Double) leave() {
+	if d.emulator == nil {
+		return // it did not start, and has no volumes
+	}
+	var paths []string
 	for _, m := range d.emulator.Mounts() {
-		d.tb.Logf("csitest: kept: umount %s", m.Path)
+		paths = append(paths, m.Path)
 	}
 	d.close()
-	if dir, made := d.made(); made {
-		d.tb.Logf("csitest: kept: the loop devices that losetup -l shows over %s, to be freed by losetup -d; then rm -r %s", dir, dir)
+	dir, made := d.made()
+	if d.o.open == nil || !made {
+		return // plain directories where the test wanted them
 	}
+	d.tb.Logf("csitest: kept in %s; to remove it:\n"+
+		"  umount %s\n"+
+		"  losetup -n -O NAME,BACK-FILE | awk '$2 ~ \"%s|^/image\" {print $1}' | xargs -r losetup -d  # look first\n"+
+		"  umount %s/store/volumes/*/breakable/mount  # of breakable volumes; ends their processes\n"+
+		"  rm -r %s", dir, strings.Join(paths, " "), dir, dir, dir)
 }

@@ -2,6 +2,7 @@ package csitest
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"time"
 
@@ -24,12 +25,18 @@ type options struct {
 	lenient    bool
 	capacity   int
 	minBackoff time.Duration
+	// wrong is what is wrong with the options.
+	wrong []error
 	// guard watches over dir from when it exists until the end.
 	guard guard
 }
 
 // guard is a process that cleans up when this one is killed.
-type guard interface{ Release() error }
+type guard interface {
+	// Release ends it; Reap has it clean up now.
+	Release() error
+	Reap() error
+}
 
 // DriverName gives the driver a name.
 func DriverName(name string) Option {
@@ -55,7 +62,13 @@ func Profile(edit func(*emulator.Profile)) Option {
 
 // Without takes a capability away, by its name in the specification.
 func Without(capability string) Option {
-	return Profile(func(p *emulator.Profile) { p.Disable(capability) })
+	return func(o *options) {
+		o.profile = append(o.profile, func(p *emulator.Profile) {
+			if !p.Disable(capability) {
+				o.wrong = append(o.wrong, fmt.Errorf("csitest.Without(%q): the specification has no such capability", capability))
+			}
+		})
+	}
 }
 
 // Faults injects faults (fault.Parse) before the first call.
@@ -111,6 +124,9 @@ func (d *Double) config() (emulator.Config, error) {
 	for _, edit := range d.o.config {
 		edit(&c)
 	}
+	if err := errors.Join(d.o.wrong...); err != nil {
+		return c, errors.Join(err, backend.Close())
+	}
 	return c, nil
 }
 
@@ -119,7 +135,7 @@ func (d *Double) backend(c *emulator.Config) (backends.Backend, error) {
 		return memory.New(memory.Options{}), nil
 	}
 	if inBubble() {
-		return nil, fmt.Errorf("real volumes and a bubble of testing/synctest do not go together: the kernel does not share its clock")
+		return nil, errors.New("real volumes and a bubble of testing/synctest do not go together: the kernel does not share its clock")
 	}
 	dir, err := d.dir()
 	if err != nil {

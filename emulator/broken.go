@@ -16,6 +16,26 @@ type broken struct {
 	// ids are the faults that each volume suffers from, mechanisms how.
 	ids        map[string]string
 	mechanisms map[string][]string
+	// failed are the latest faults that could not be given to a volume.
+	failed []error
+}
+
+// mostFailed bounds failed.
+const mostFailed = 100
+
+func (b *broken) fail(err error) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.failed = append(b.failed, err)
+	if extra := len(b.failed) - mostFailed; extra > 0 {
+		b.failed = b.failed[extra:]
+	}
+}
+
+func (b *broken) failures() []error {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return slices.Clone(b.failed)
 }
 
 func (b *broken) set(volumeID, ids string, mechanisms []string) {

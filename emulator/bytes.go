@@ -103,9 +103,20 @@ func (e *Emulator) breakConnected(ctx context.Context, v *array.Volume) {
 	}
 	e.broken.forget(v.ID)
 	if err := e.breakLocked(ctx, v); err != nil {
-		e.log.WarnContext(ctx, "a volume does not suffer from its faults", "volume", v.ID, "error", err)
+		e.unbroken(ctx, v.ID, err)
 	}
 }
+
+// unbroken tells that a volume cannot suffer from faults that were given to it
+// before it existed.
+func (e *Emulator) unbroken(ctx context.Context, volumeID string, err error) {
+	e.log.WarnContext(ctx, "a volume does not suffer from its faults", "volume", volumeID, "error", err)
+	e.broken.fail(fmt.Errorf("volume %s does not suffer from its faults: %w", volumeID, err))
+}
+
+// Unbroken are the latest faults of bytes that could not be given to a volume when
+// it came into being.
+func (e *Emulator) Unbroken() []error { return e.broken.failures() }
 
 // breakNew gives its faults to a volume that was made just now, as those of health
 // need no device. It is a step around the call.
@@ -116,7 +127,7 @@ func (e *Emulator) breakNew(ctx context.Context, c *rpc.Call) error {
 		return err
 	}
 	if breakErr := e.breakAll(ctx, []string{r.GetVolume().GetVolumeId()}); breakErr != nil {
-		e.log.WarnContext(ctx, "a volume does not suffer from its faults", "volume", r.GetVolume().GetVolumeId(), "error", breakErr)
+		e.unbroken(ctx, r.GetVolume().GetVolumeId(), breakErr)
 	}
 	return err
 }

@@ -3,6 +3,7 @@ package emulator
 import (
 	"context"
 
+	"github.com/container-storage-interface/spec/lib/go/csi"
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
 	"google.golang.org/protobuf/proto"
@@ -26,6 +27,9 @@ func (e *Emulator) observe(ctx context.Context, c *rpc.Call) error {
 	open := e.journal.Begin(c.Method, c.Node, c.Request)
 	err := c.Next(context.WithValue(ctx, openCall{}, open))
 	e.unready.mark(c.Reply)
+	if r, ok := c.Request.(*csi.DeleteSnapshotRequest); ok && err == nil {
+		e.unready.forget(r.GetSnapshotId())
+	}
 	reply, _ := c.Reply.(proto.Message)
 	open.End(reply, err)
 	if e.checker != nil {

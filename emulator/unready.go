@@ -24,6 +24,9 @@ type pending struct {
 	since time.Time
 	// polls is how often it was shown.
 	polls int
+	// over is true from when it is ready on: it does not begin again when
+	// CreateSnapshot is repeated.
+	over bool
 }
 
 // begin makes a snapshot wait, unless it has begun to.
@@ -73,10 +76,15 @@ func (u *unready) look(id string, polls int) bool {
 	default:
 		over = over || p.polls > a.Polls
 	}
-	if over {
-		delete(u.byID, id)
-	}
-	return over
+	p.over = p.over || over
+	return p.over
+}
+
+// forget forgets a snapshot that is deleted.
+func (u *unready) forget(id string) {
+	u.mu.Lock()
+	defer u.mu.Unlock()
+	delete(u.byID, id)
 }
 
 // mark corrects what a reply says of snapshots that are not ready.

@@ -87,6 +87,11 @@ func (r Rule) check() error {
 		return errors.New("it has no action")
 	}
 	for i, a := range r.Chain {
+		if a.Step != "" {
+			if err := passes(r.Match.Method, a.Step); err != nil {
+				return err
+			}
+		}
 		if _, known := verbs[a.Verb]; !known {
 			return fmt.Errorf("%q is none of %s", a.Verb, verbNames())
 		}

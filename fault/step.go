@@ -2,6 +2,8 @@ package fault
 
 import (
 	"fmt"
+	"slices"
+	"strings"
 
 	"github.com/csiemu/csiemu/internal/step"
 )
@@ -27,5 +29,15 @@ func checkStep(name string) error {
 	if _, known := step.Find(name); known {
 		return nil
 	}
-	return fmt.Errorf("%q is no kill point; csiemu fault points lists them", name)
+	return fmt.Errorf("%q is no kill point; fault.KillPoints and csiemu fault points list them", name)
+}
+
+// passes refuses a kill point that no call of a method passes, unless the method is
+// a glob.
+func passes(method, name string) error {
+	s, known := step.Find(name)
+	if !known || method == "" || strings.ContainsAny(method, "*?") || slices.Contains(s.During, method) {
+		return nil
+	}
+	return fmt.Errorf("%s does not pass the kill point %s, only %s do", method, name, strings.Join(s.During, ", "))
 }

@@ -55,7 +55,7 @@ func (j *Journal) WantCount(t TB, n int, text string) {
 	m := mustParse(t, text)
 	entries := j.Entries(0)
 	if found := matching(entries, m); len(found) != n {
-		t.Errorf("%d calls of %s, want %d%s", len(found), m, n, misses(entries, m))
+		t.Errorf("%d calls of %s, want %d%s", len(found), m, n, listed(found)+misses(entries, m))
 	}
 }
 
@@ -84,6 +84,18 @@ func collapsed(entries []*Entry) []*Entry {
 	return kept
 }
 
+// listed are calls that were found, one a line.
+func listed(found []*Entry) string {
+	var b strings.Builder
+	for _, e := range found[:min(len(found), mostListed)] {
+		fmt.Fprintf(&b, "\n    %s", e)
+	}
+	return b.String()
+}
+
+// mostListed is how many calls that match a failed assertion names.
+const mostListed = 10
+
 // mostMisses is how many calls a failed assertion names.
 const mostMisses = 3
 
@@ -100,6 +112,14 @@ func misses(entries []*Entry, m Match) string {
 		}
 	}
 	slices.SortStableFunc(near, func(a, b miss) int { return weight(a.differences) - weight(b.differences) })
+	if len(near) > 0 && m.Method != "" && near[0].differences[0].field == "method" {
+		near = nil // another method is no near miss where there is a choice
+		for _, n := range entries {
+			if d := m.differences(n); len(d) > 0 && d[0].field == "method" && len(entries) <= mostMisses {
+				near = append(near, miss{n, d})
+			}
+		}
+	}
 	if len(near) == 0 {
 		return fmt.Sprintf("\n  of %d calls", len(entries))
 	}

@@ -284,7 +284,7 @@ func ReadMatch(text string) (m Match, rest string, err error) {
 		}
 		sep = rest[0]
 	}
-	return m, rest[1:], nil
+	return m, rest[1:], m.checkPaths()
 }
 
 func isMethod(r rune) bool {
@@ -320,6 +320,17 @@ func checkMethod(glob string) error {
 		}
 	}
 	return fmt.Errorf("CSI has no RPC %q", glob)
+}
+
+// checkPaths refuses paths that no request of the methods has.
+func (m Match) checkPaths() error {
+	for field := range m.Fields {
+		path, ok := strings.CutPrefix(field, "request.")
+		if ok && !slices.ContainsFunc(requestsOf(m.Method), func(r proto.Message) bool { _, has := fieldAt(r, path); return has }) {
+			return fmt.Errorf("no request of %s has the field %s", cmp.Or(m.Method, "*"), path)
+		}
+	}
+	return nil
 }
 
 func checkField(field, value string) error {

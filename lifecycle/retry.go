@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"google.golang.org/grpc/codes"
+	"google.golang.org/protobuf/proto"
 
 	"github.com/csiemu/csiemu/journal"
 )
@@ -27,13 +28,16 @@ func (c *Checker) checkRetry(e *journal.Entry) []Finding {
 	if !retried || c.o.MinBackoff < 0 {
 		return nil
 	}
+	if !proto.Equal(e.Request, last.failed.Request) {
+		return nil // another request, which the answer asked for
+	}
 	waited, least := e.Time.Sub(last.ended), max(c.o.MinBackoff, min(last.waited, longestBackoff)/2)
 	if waited >= least {
 		return nil
 	}
 	return []Finding{{
 		Rule: RetryTooSoon, Call: e, Earlier: last.failed,
-		What: fmt.Sprintf("it is tried again after %s, not before %s would be", waited.Round(time.Millisecond), least),
+		What: fmt.Sprintf("it is tried again %s after it had failed; a back-off waits %s here, or longer", waited.Round(time.Millisecond), least),
 	}}
 }
 
@@ -44,7 +48,7 @@ func (c *Checker) learnRetry(e *journal.Entry) {
 	k := e.Subject()
 	last, retried := c.retries[k]
 	switch e.Code {
-	case codes.Aborted, codes.Unavailable, codes.ResourceExhausted, codes.FailedPrecondition, codes.Internal, codes.NotFound, codes.AlreadyExists, codes.OutOfRange, codes.InvalidArgument, codes.Unauthenticated, codes.PermissionDenied:
+	case codes.Aborted, codes.Unavailable, codes.ResourceExhausted, codes.Internal: // those that may pass by themselves
 		next := retry{failed: e, ended: e.Time.Add(e.Duration)}
 		if retried {
 			next.waited = e.Time.Sub(last.ended)

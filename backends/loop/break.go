@@ -46,7 +46,7 @@ func (b *Backend) breakServed(ctx context.Context, v backends.Volume, faults []b
 		mechanism := servedMechanism
 		switch f.Kind {
 		case backends.FaultSlow:
-			want.Shape.Latency += f.Latency
+			want.Delay += f.Latency
 		case backends.FaultGone:
 			gone, mechanism = true, killedMechanism
 		default:

@@ -33,8 +33,11 @@ func (b *Backend) Health(ctx context.Context, v backends.Volume) ([]backends.Con
 		}}, nil
 	}
 	if v.Breakable && b.attached(v.ID) != nil {
-		if _, err := fusefile.Ask(ctx, breakableDir(v)); errors.Is(err, fusefile.ErrNotServing) {
+		switch _, err := fusefile.Ask(ctx, breakableDir(v)); {
+		case errors.Is(err, fusefile.ErrNotServing):
 			return []backends.Condition{{Status: backends.Inaccessible, Reason: "DeviceGone", Message: "the process under the device is gone"}}, nil
+		case err != nil:
+			return []backends.Condition{{Status: backends.Inaccessible, Reason: "DeviceSilent", Message: err.Error()}}, nil
 		}
 	}
 	return nil, nil

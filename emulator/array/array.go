@@ -76,6 +76,8 @@ type Array struct {
 	volumes   *catalog[*Volume]
 	snapshots *catalog[*Snapshot]
 	groups    *catalog[*Group]
+	// finishing is held while records of a group's members are written.
+	finishing sync.Mutex
 	mu        sync.Mutex
 	// nodes are the known nodes, present those of them that this process or a
 	// connected one serves; attached counts the attachments of each.

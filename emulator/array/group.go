@@ -24,7 +24,8 @@ type GroupRequest struct {
 // write that was finished before another began is in all of them if that other
 // one is in any. It returns the group that has the name already if it is of the
 // same volumes (backends.ErrExists if not). Volumes whose writers cannot be
-// stopped are backends.ErrPrecondition. After an error no snapshot is left.
+// stopped are backends.ErrPrecondition. After an error no snapshot is left, unless all
+// are cut: then a repeated call returns them.
 func (a *Array) CreateGroup(ctx context.Context, req GroupRequest) (*Group, []*Snapshot, error) {
 	g, snapshots, err := a.createGroup(ctx, req)
 	if err != nil {
@@ -154,27 +155,22 @@ func (a *Array) dropGroup(ctx context.Context, g *Group, snapshots []*Snapshot) 
 	return a.eraseGroup(ctx, g)
 }
 
-// finishGroup makes the snapshots of a group that is committed ready, as far as
-// they are not, and returns them. A member whose record was lost is missing.
+// finishGroup makes the records of a committed group's snapshots say that they are
+// ready, unless the group is being deleted, and returns them.
 func (a *Array) finishGroup(ctx context.Context, g *Group) ([]*Snapshot, error) {
-	var members []*Snapshot
-	for _, id := range g.SnapshotIDs {
-		s, ok := a.snapshots.get(id)
-		if !ok {
+	a.finishing.Lock()
+	defer a.finishing.Unlock()
+	if now, ok := a.groups.get(g.ID); !ok || now.State != Ready {
+		return nil, fmt.Errorf("group snapshot %s is being deleted: %w", g.ID, backends.ErrAborted)
+	}
+	members := a.members(g)
+	for _, s := range members {
+		if have, ok := a.snapshots.get(s.ID); !ok || have.State == Ready {
 			continue
 		}
-		if s.State == Creating {
-			ready := *s
-			ready.State, ready.Created = Ready, g.Created
-			if err := a.putSnapshot(ctx, &ready); err != nil {
-				return nil, err
-			}
-			if err := step.Done(ctx, "array.snapshot.ready"); err != nil {
-				return nil, err
-			}
-			s = &ready
+		if err := a.putSnapshot(ctx, s); err != nil {
+			return nil, err
 		}
-		members = append(members, s)
 	}
 	return members, nil
 }
@@ -198,8 +194,26 @@ func (a *Array) GetGroup(ctx context.Context, id string, snapshotIDs []string) (
 	if err != nil {
 		return nil, nil, err
 	}
-	snapshots, err := a.finishGroup(ctx, g)
-	return g, snapshots, err
+	return g, a.members(g), nil
+}
+
+// members are the snapshots of a group that is committed, which makes them ready
+// whatever their own records say yet. One whose record was lost is missing.
+func (a *Array) members(g *Group) []*Snapshot {
+	var all []*Snapshot
+	for _, id := range g.SnapshotIDs {
+		s, ok := a.snapshots.get(id)
+		if !ok {
+			continue
+		}
+		if s.State == Creating {
+			ready := *s
+			ready.State, ready.Created = Ready, g.Created
+			s = &ready
+		}
+		all = append(all, s)
+	}
+	return all
 }
 
 // isOf checks a caller's list of a group's snapshots; an empty one says nothing.

@@ -4,7 +4,9 @@ package fusefile
 
 import (
 	"fmt"
+	"math"
 	"syscall"
+	"time"
 
 	"github.com/csiemu/csiemu/backends"
 )
@@ -14,6 +16,9 @@ import (
 type Behaviour struct {
 	// Shape is how slow the file is. One request to it is at most MaxIOBytes.
 	Shape backends.Shaping `json:"shape"`
+	// Delay is added to each request besides the shape's latency: a fault, which
+	// a change of the shape leaves alone.
+	Delay time.Duration `json:"delay,omitempty"`
 	// Faults are what goes wrong. Each request is looked at with each of them:
 	// all that hang come first, then the first error wins, then every corruption
 	// and the first torn write apply.
@@ -57,8 +62,8 @@ type Fault struct {
 
 // Check returns backends.ErrInvalid for a behaviour that means nothing.
 func (b Behaviour) Check() error {
-	if b.Shape.IOPS < 0 || b.Shape.BytesPerSecond < 0 || b.Shape.Latency < 0 {
-		return fmt.Errorf("shape %+v is negative: %w", b.Shape, backends.ErrInvalid)
+	if b.Shape.IOPS < 0 || b.Shape.BytesPerSecond < 0 || b.Shape.Latency < 0 || b.Delay < 0 {
+		return fmt.Errorf("shape %+v with delay %s is negative: %w", b.Shape, b.Delay, backends.ErrInvalid)
 	}
 	for i, f := range b.Faults {
 		if err := f.check(); err != nil {
@@ -86,6 +91,8 @@ func (f Fault) check() error {
 		return fmt.Errorf("only writes can be torn: %w", backends.ErrInvalid)
 	case f.Offset < 0 || f.Length < 0 || f.Keep < 0:
 		return fmt.Errorf("a range is negative: %w", backends.ErrInvalid)
+	case f.Offset > math.MaxInt64-f.Length:
+		return fmt.Errorf("a range of %d bytes from %d on has no end: %w", f.Length, f.Offset, backends.ErrInvalid)
 	case f.Probability < 0 || f.Probability > 1:
 		return fmt.Errorf("probability %v is not between 0 and 1: %w", f.Probability, backends.ErrInvalid)
 	}

@@ -32,7 +32,7 @@ type acting struct {
 
 func newConduct(b Behaviour) *conduct {
 	c := &conduct{drained: make(chan struct{})}
-	c.now = newActing(b, newLimiter(b.Shape))
+	c.now = newActing(b, newLimiter(b.Shape, b.Delay))
 	return c
 }
 
@@ -51,8 +51,8 @@ func (c *conduct) behave(b Behaviour) {
 	defer c.mu.Unlock()
 	old := c.now
 	l := old.limiter
-	if b.Shape != old.Shape {
-		l = newLimiter(b.Shape)
+	if b.Shape != old.Shape || b.Delay != old.Delay {
+		l = newLimiter(b.Shape, b.Delay)
 		defer close(old.limiter.replaced)
 	}
 	c.now = newActing(b, l)
@@ -186,7 +186,12 @@ func corrupt(f Fault, data []byte, offset int64) {
 			continue
 		}
 		source := rand.NewPCG(f.Seed, uint64(sector)).Uint64()
-		at := sector*sectorBytes + int64(source%sectorBytes)
+		// The range may begin or end within the sector.
+		first, behind := max(sector*sectorBytes, f.Offset), (sector+1)*sectorBytes
+		if f.Length > 0 {
+			behind = min(behind, f.Offset+f.Length)
+		}
+		at := first + int64(source%uint64(behind-first))
 		if at >= offset && at < end {
 			data[at-offset] ^= 1 << (source >> 16 % 8)
 		}

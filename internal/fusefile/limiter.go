@@ -26,7 +26,8 @@ type limiter struct {
 	operations, bytes time.Time
 }
 
-func newLimiter(s backends.Shaping) *limiter {
+func newLimiter(s backends.Shaping, delay time.Duration) *limiter {
+	s.Latency += delay
 	return &limiter{shape: s, replaced: make(chan struct{})}
 }
 

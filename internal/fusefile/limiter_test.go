@@ -33,7 +33,7 @@ func TestALimiterGivesEachRequestItsTurn(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			l := newLimiter(c.shape)
+			l := newLimiter(c.shape, 0)
 			start := time.Now()
 			now := start
 			for range requests {
@@ -47,7 +47,7 @@ func TestALimiterGivesEachRequestItsTurn(t *testing.T) {
 
 func TestALimiterSavesUpNoMoreThanItsCredit(t *testing.T) {
 	t.Parallel()
-	l := newLimiter(backends.Shaping{IOPS: 100})
+	l := newLimiter(backends.Shaping{IOPS: 100}, 0)
 	now := time.Now()
 	l.reserve(now, 4096)
 	now = now.Add(time.Hour)

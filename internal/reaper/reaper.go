@@ -37,6 +37,11 @@ func Watch(dir string) (*Guard, error) {
 	if !filepath.IsAbs(dir) || filepath.Clean(dir) != dir || dir == "/" {
 		return nil, fmt.Errorf("guard %q: it is no clean absolute path", dir)
 	}
+	// The kernel tells where mounts and files really are.
+	dir, err := filepath.EvalSymlinks(dir)
+	if err != nil {
+		return nil, fmt.Errorf("guard %s: %w", dir, err)
+	}
 	fds, err := unix.Socketpair(unix.AF_UNIX, unix.SOCK_STREAM|unix.SOCK_CLOEXEC, 0)
 	if err != nil {
 		return nil, fmt.Errorf("guard %s: %w", dir, os.NewSyscallError("socketpair", err))
@@ -53,6 +58,9 @@ func Watch(dir string) (*Guard, error) {
 	}
 	return &Guard{cmd: cmd, conn: ours}, nil
 }
+
+// Reap has the guard take everything away now, and ends it.
+func (g *Guard) Reap() error { return errors.Join(g.conn.Close(), g.cmd.Wait()) }
 
 // Release ends the guard; nothing is taken away.
 func (g *Guard) Release() error {
