@@ -23,10 +23,10 @@ export PATH := $(PATH):/usr/sbin:/sbin
 TEST  := $(GO) test -race -shuffle=on -p $(shell nproc 2>/dev/null || echo 2) -timeout 20m
 
 .DEFAULT_GOAL := help
-.PHONY: help run build test test-vm conform lint fmt bench fuzz soak packages clean
+.PHONY: help run build test test-vm e2e conform lint fmt bench fuzz soak packages clean
 
 help: ## list these targets
-	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-10s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## / {printf "  make %-10s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
 
 run: packages ## show the life of a volume (ARGS="--backend loop", "--help")
 	@$(GO) run ./cmd/csiemu demo $(ARGS)
@@ -40,6 +40,10 @@ test: packages ## run every test of this machine, with the race detector (PKGS, 
 test-vm: ## run the kernel tests in a virtual machine (VM_PACKAGES)
 	@tools/packages.sh vm
 	@testvm/run.sh $(VM_PACKAGES)
+
+e2e: ## have Kubernetes' storage sidecars call the double, beside a real API server (ARGS="-update")
+	cd e2e && $(GO) run ./build
+	cd e2e && $(GO) test -count=1 -parallel 6 -timeout 10m $(ARGS) ./...
 
 conform: build packages ## hold each backend's driver against CSI 1.13, row by row (BACKENDS, ARGS="--must-only")
 	@failed=0; for backend in $(BACKENDS); do \

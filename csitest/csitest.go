@@ -13,10 +13,15 @@
 // Linux, starts in a millisecond, and works inside testing/synctest, where an
 // attach of eleven minutes takes none. Loop and Tmpfs make volumes real.
 //
+// With real volumes take staging paths and targets from Double.TempDir, or have
+// Double.Publish make them: directories of t.TempDir that are made after the double
+// are removed before it, with what is mounted in them.
+//
 // When the test ends, everything goes: calls are stopped, volumes are unpublished,
 // unstaged, detached and freed. Calls of the test that broke the volume lifecycle
 // fail it, and so does anything that cannot be taken away. After a failure the
-// last calls are in the log. Doubles are independent of each other: tests with them
+// last calls are in the log; with the flag -csitest.keep volumes stay, and how to
+// remove them is in the log too. Doubles are independent of each other: tests with them
 // can be parallel.
 package csitest
 

@@ -69,7 +69,9 @@ func (v *Volume) Get() emulator.Volume {
 	return view
 }
 
-// Fail breaks the bytes of the volume under its users: eio, eio(writes),
+// Fail breaks the bytes of the volume under its users. A volume needs the parameter
+// breakable=true (Spec.Breakable) for it; a plain one of Loop can only fail all of its
+// I/O (eio), one of Tmpfs that is a file system nothing. The actions are eio, eio(writes),
 // readonly, slow(50ms), gone, corrupt(0,4096), health(DEGRADED,"SlowDisk"). What
 // the volume cannot do fails the test with the reason.
 func (v *Volume) Fail(action string) {
@@ -83,7 +85,9 @@ func (v *Volume) Fill(level string) {
 	v.Fail("full(" + level + ")")
 }
 
-// Heal ends what Fail and Fill did.
+// Heal ends what Fail and Fill did. A device that is gone stays gone until the volume
+// is detached and attached again; a file system that met an error until it is staged
+// again.
 func (v *Volume) Heal() {
 	v.double.tb.Helper()
 	v.Fail("heal")

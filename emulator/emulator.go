@@ -92,7 +92,13 @@ func (e *Emulator) open(ctx, background context.Context, c Config) error {
 		}
 	}
 	if e.config.Services != ControllerService {
-		return e.openNodes(ctx, background)
+		if err := e.openNodes(ctx, background); err != nil {
+			return err
+		}
+	}
+	if e.array != nil {
+		e.log.InfoContext(ctx, "found", "volumes", len(e.array.Volumes()), "snapshots", len(e.array.Snapshots()),
+			"attachments", len(e.Attachments()), "mounts", len(e.Mounts()))
 	}
 	return nil
 }

@@ -88,7 +88,7 @@ func servedFault(f backends.VolumeFault) (fusefile.Fault, error) {
 func (b *Backend) breakPlain(_ context.Context, v backends.Volume, faults []backends.VolumeFault) (mechanisms []string, err error) {
 	for _, f := range faults {
 		if f.Kind != backends.FaultEIO || !f.Reads || !f.Writes || f.Offset != 0 || f.Length != 0 {
-			return nil, fmt.Errorf("a plain volume can only fail all of its I/O (eio); for %s create it with the parameter breakable=true: %w", f.Kind, backends.ErrPrecondition)
+			return nil, fmt.Errorf("a plain volume can only fail all reads and writes at once; for %s create it with the parameter breakable=true: %w", describe(f), backends.ErrPrecondition)
 		}
 		mechanisms = append(mechanisms, limitMechanism)
 	}
@@ -100,4 +100,21 @@ func (b *Backend) breakPlain(_ context.Context, v backends.Volume, faults []back
 		return mechanisms, d.Fence()
 	}
 	return nil, d.Unfence()
+}
+
+// describe names a fault with what it concerns.
+func describe(f backends.VolumeFault) string {
+	text := string(f.Kind)
+	switch {
+	case f.Kind != backends.FaultEIO:
+		return text
+	case !f.Reads:
+		text += " of writes"
+	case !f.Writes:
+		text += " of reads"
+	}
+	if f.Length > 0 {
+		text += fmt.Sprintf(" in %d bytes from %d on", f.Length, f.Offset)
+	}
+	return text
 }

@@ -11,6 +11,7 @@ import (
 	"os/signal"
 	"path/filepath"
 	"regexp"
+	"slices"
 	"strings"
 	"syscall"
 	"time"
@@ -24,6 +25,7 @@ import (
 
 	"github.com/csiemu/csiemu/cmd/csiemu/internal/store"
 	"github.com/csiemu/csiemu/conformance"
+	"github.com/csiemu/csiemu/journal"
 )
 
 const conformText = `Hold a driver against the specification of CSI 1.13, clause by clause, and print a
@@ -221,6 +223,8 @@ func (f *conformFlags) target() (*conformance.Target, error) {
 	switch {
 	case f.endpoint == "" && f.backend == "":
 		return nil, usage("no driver: give --endpoint unix:///path/csi.sock, set CSI_ENDPOINT, or give --backend")
+	case f.backend != "" && f.endpoint != "":
+		return nil, usage("--backend serves a driver of its own: give it or --endpoint (or CSI_ENDPOINT)")
 	case f.backend != "" && f.nodeEndpoint != "":
 		return nil, usage("--backend serves a driver of its own: give it or --node-endpoint")
 	case f.access != "mount" && f.access != "block":
@@ -302,6 +306,11 @@ func readSecrets(file string) (secrets map[string]map[string]string, err error) 
 	}
 	if json.Unmarshal(b, &secrets) != nil {
 		return nil, usage("read --secrets-file: %s is not of the form {\"CreateVolume\": {\"key\": \"value\"}}", file)
+	}
+	for rpc := range secrets {
+		if rpc != "" && !slices.Contains(journal.Methods(), rpc) {
+			return nil, usage("read --secrets-file: CSI has no RPC %q", rpc)
+		}
 	}
 	return secrets, nil
 }

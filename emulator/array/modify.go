@@ -49,8 +49,8 @@ func parseMutable(parameters map[string]string) (m mutable, err error) {
 		case IOPSParameter:
 			m.shapes = true
 			m.shaping.IOPS, err = strconv.ParseInt(value, 10, 64)
-			if m.shaping.IOPS < 0 {
-				err = errors.New("it is negative")
+			if err != nil || m.shaping.IOPS < 0 {
+				err = fmt.Errorf("%q is no number of operations a second, as in 500", value)
 			}
 		case ThroughputParameter:
 			m.shapes = true
@@ -58,8 +58,8 @@ func parseMutable(parameters map[string]string) (m mutable, err error) {
 		case LatencyParameter:
 			m.shapes = true
 			m.shaping.Latency, err = time.ParseDuration(value)
-			if m.shaping.Latency < 0 || m.shaping.Latency > time.Minute {
-				err = errors.New("it is not between 0 and 1m")
+			if err != nil || m.shaping.Latency < 0 || m.shaping.Latency > time.Minute {
+				err = fmt.Errorf("%q is no duration from 0s to 1m, as in 5ms", value)
 			}
 		case HealthParameter:
 			m.health, err = parseHealth(value)
@@ -75,10 +75,10 @@ func parseMutable(parameters map[string]string) (m mutable, err error) {
 
 func parseBytes(text string) (int64, error) {
 	n, err := humanize.ParseBytes(text)
-	if err == nil && n > math.MaxInt64 {
-		err = errors.New("it is too large")
+	if err != nil || n > math.MaxInt64 {
+		return 0, fmt.Errorf("%q is no number of bytes a second, as in 10Mi", text)
 	}
-	return int64(n), err
+	return int64(n), nil
 }
 
 func parseHealth(text string) ([]backends.Condition, error) {
@@ -87,7 +87,10 @@ func parseHealth(text string) ([]backends.Condition, error) {
 		if strings.TrimSpace(part) == "" {
 			continue
 		}
-		status, rest, _ := strings.Cut(part, ":")
+		status, rest, said := strings.Cut(part, ":")
+		if !said {
+			return nil, fmt.Errorf("%q is not of the form STATUS:Reason or STATUS:Reason:message", part)
+		}
 		reason, message, _ := strings.Cut(rest, ":")
 		all = append(all, backends.Condition{
 			Status: backends.HealthStatus(strings.TrimSpace(status)), Reason: strings.TrimSpace(reason), Message: strings.TrimSpace(message),
