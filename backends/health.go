@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"regexp"
 	"slices"
+	"unicode/utf8"
 )
 
 // HealthStatus is how bad a condition of a volume is, by the names of CSI's
@@ -40,6 +41,9 @@ type HealthNode interface {
 	Health(context.Context, Staged) ([]Condition, error)
 }
 
+// maxMessage is CSI's limit for strings, in bytes ("Size Limits").
+const maxMessage = 128
+
 // reasonForm is one word in CamelCase.
 var reasonForm = regexp.MustCompile(`^[A-Z][A-Za-z0-9]{0,127}$`)
 
@@ -53,6 +57,9 @@ func CheckConditions(all []Condition, allowed ...HealthStatus) error {
 		}
 		if !reasonForm.MatchString(c.Reason) {
 			return fmt.Errorf("health reason %q is not one word in CamelCase: %w", c.Reason, ErrInvalid)
+		}
+		if len(c.Message) > maxMessage || !utf8.ValidString(c.Message) {
+			return fmt.Errorf("health message %.40q is longer than %d bytes, or no UTF-8: %w", c.Message, maxMessage, ErrInvalid)
 		}
 		if slices.ContainsFunc(all[:i], c.same) {
 			return fmt.Errorf("health status %s with reason %s is given twice: %w", c.Status, c.Reason, ErrInvalid)

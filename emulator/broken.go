@@ -73,6 +73,15 @@ func (b *broken) volumes() []string {
 	return slices.Collect(maps.Keys(b.ids))
 }
 
+// renew makes the faults that a volume suffers from be given to it again.
+func (b *broken) renew(volumeID string) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if _, suffers := b.ids[volumeID]; suffers {
+		b.ids[volumeID] = "grown"
+	}
+}
+
 // forget makes the faults be given to a volume again.
 func (b *broken) forget(volumeID string) { b.set(volumeID, "", nil) }
 

@@ -118,16 +118,24 @@ func (e *Emulator) unbroken(ctx context.Context, volumeID string, err error) {
 // it came into being.
 func (e *Emulator) Unbroken() []error { return e.broken.failures() }
 
-// breakNew gives its faults to a volume that was made just now, as those of health
-// need no device. It is a step around the call.
+// breakNew gives its faults to a volume that was made or grown just now, as those of
+// health need no device. It is a step around the call.
 func (e *Emulator) breakNew(ctx context.Context, c *rpc.Call) error {
 	err := c.Next(ctx)
-	r, ok := c.Reply.(*csi.CreateVolumeResponse)
-	if !ok || r.GetVolume() == nil || !e.faults.HasBytes() {
+	id := ""
+	switch r := c.Reply.(type) {
+	case *csi.CreateVolumeResponse:
+		id = r.GetVolume().GetVolumeId()
+	case *csi.ControllerExpandVolumeResponse:
+		// A part of it is another part now.
+		id = c.Request.(*csi.ControllerExpandVolumeRequest).GetVolumeId()
+		e.broken.renew(id)
+	}
+	if id == "" || !e.faults.HasBytes() {
 		return err
 	}
-	if breakErr := e.breakAll(ctx, []string{r.GetVolume().GetVolumeId()}); breakErr != nil {
-		e.unbroken(ctx, r.GetVolume().GetVolumeId(), breakErr)
+	if breakErr := e.breakAll(ctx, []string{id}); breakErr != nil {
+		e.unbroken(ctx, id, breakErr)
 	}
 	return err
 }

@@ -48,10 +48,21 @@ func (s *nodeServer) NodeGetStorageHealth(ctx context.Context, _ *csi.NodeGetSto
 	resp := &csi.NodeGetStorageHealthResponse{}
 	for _, c := range s.node.StorageHealth(ctx) {
 		resp.BackendHealth = append(resp.BackendHealth, &csi.NodeGetStorageHealthResponse_StorageBackendHealth{
-			Status: csi.StorageHealthErrorType(csi.StorageHealthErrorType_value[string(c.Status)]), Reason: c.Reason, Message: c.Message,
+			Status: csi.StorageHealthErrorType(csi.StorageHealthErrorType_value[string(c.Status)]), Reason: c.Reason, Message: cutString(c.Message),
 		})
 	}
 	return resp, nil
+}
+
+// cutString keeps a text, as that of an error, within CSI's limit for strings.
+func cutString(text string) string {
+	const limit = 128 // bytes ("Size Limits")
+	text = strings.ToValidUTF8(text, "?")
+	if len(text) <= limit {
+		return text
+	}
+	const more = "…"
+	return strings.ToValidUTF8(text[:limit-len(more)], "") + more
 }
 
 // healthMessage puts conditions into CSI's words.
@@ -59,7 +70,7 @@ func healthMessage(volumeID string, conditions []backends.Condition) *csi.Volume
 	m := &csi.VolumeHealth{VolumeId: volumeID}
 	for _, c := range conditions {
 		m.HealthStatuses = append(m.HealthStatuses, &csi.VolumeHealth_VolumeHealthEntry{
-			Status: csi.VolumeHealthErrorType(csi.VolumeHealthErrorType_value[string(c.Status)]), Reason: c.Reason, Message: c.Message,
+			Status: csi.VolumeHealthErrorType(csi.VolumeHealthErrorType_value[string(c.Status)]), Reason: c.Reason, Message: cutString(c.Message),
 		})
 	}
 	return m

@@ -3,6 +3,7 @@ package emulator_test
 import (
 	"os"
 	"path/filepath"
+	"strings"
 	"testing"
 
 	"github.com/container-storage-interface/spec/lib/go/csi"
@@ -60,6 +61,8 @@ func TestHealthFollowsItsScript(t *testing.T) {
 		"unknown status":            {{Status: "SICK", Reason: "X"}},
 		"a reason of several words": {{Status: backends.Degraded, Reason: "slow disk"}},
 		"told twice":                {slow, slow},
+		"no text":                   {{Status: backends.Degraded, Reason: "Slow", Message: "\xff"}},
+		"past the limit of strings": {{Status: backends.Degraded, Reason: "Slow", Message: strings.Repeat("x", 129)}},
 	} {
 		require.ErrorIs(t, d.emulator.SetVolumeHealth(t.Context(), a.id, wrong...), backends.ErrInvalid, name)
 	}

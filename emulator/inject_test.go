@@ -274,3 +274,53 @@ func TestClassBreaksItsVolumes(t *testing.T) {
 	_, err = d.CreateVolume(t.Context(), request)
 	wantCode(t, codes.InvalidArgument, err)
 }
+
+// The members of a group that is half deleted are gone for callers.
+func TestMembersGoWithTheirGroup(t *testing.T) {
+	t.Parallel()
+	d := inMemory(t)
+	a, b := d.create("a", mountCapability(""), mib), d.create("b", mountCapability(""), mib)
+	g := d.group("g", a, b)
+	d.inject("DeleteVolumeGroupSnapshot: partial(array.snapshot.forgotten)->ok")
+	remove := &csi.DeleteVolumeGroupSnapshotRequest{GroupSnapshotId: g.GetGroupSnapshotId(), SnapshotIds: snapshotIDs(g)}
+	_, err := d.DeleteVolumeGroupSnapshot(t.Context(), remove)
+	wantCode(t, codes.Internal, err)
+	require.Empty(t, d.snapshots())
+	for _, id := range snapshotIDs(g) {
+		_, err := d.GetSnapshot(t.Context(), &csi.GetSnapshotRequest{SnapshotId: id})
+		wantCode(t, codes.NotFound, err)
+	}
+	_, err = d.DeleteVolumeGroupSnapshot(t.Context(), remove)
+	require.NoError(t, err)
+}
+
+// Once a snapshot is ready it stays ready.
+func TestReadySnapshotStaysReady(t *testing.T) {
+	t.Parallel()
+	d := inMemory(t)
+	v := d.create("v", mountCapability(""), mib)
+	d.inject("CreateSnapshot: polls(2)")
+	cut := func() bool {
+		r, err := d.CreateSnapshot(t.Context(), &csi.CreateSnapshotRequest{Name: "s", SourceVolumeId: v.id})
+		require.NoError(t, err)
+		return r.GetSnapshot().GetReadyToUse()
+	}
+	require.False(t, cut())
+	for range 3 {
+		d.snapshots()
+	}
+	for range 3 {
+		require.True(t, cut())
+	}
+}
+
+// Healing one volume leaves the others as they are.
+func TestHealIsForItsVolumeAlone(t *testing.T) {
+	t.Parallel()
+	d := inMemory(t)
+	v, w := d.create("v", mountCapability(""), mib), d.create("w", mountCapability(""), mib)
+	d.inject(`Volume: health(DEGRADED,"Slow")`)
+	d.inject("Volume{name=v}: heal")
+	require.Empty(t, d.health(v.id))
+	require.Len(t, d.health(w.id), 1)
+}

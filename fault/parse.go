@@ -304,11 +304,17 @@ func none(_ *Action, args []string) error {
 	return nil
 }
 
+// longest is the longest duration: a month.
+const longest = 31 * 24 * time.Hour
+
 func duration(a *Action, args []string) (err error) {
 	if len(args) != 1 {
 		return errors.New("want a duration, as in 30s")
 	}
-	if a.Duration, err = time.ParseDuration(args[0]); err != nil || a.Duration <= 0 {
+	if a.Duration, err = time.ParseDuration(args[0]); err == nil && a.Duration > longest {
+		return fmt.Errorf("%s is longer than %s", args[0], longest)
+	}
+	if err != nil || a.Duration <= 0 {
 		return fmt.Errorf("%q is no duration such as 30s", args[0])
 	}
 	return nil

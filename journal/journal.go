@@ -206,6 +206,9 @@ func (j *Journal) Entries(after uint64) []*Entry {
 }
 
 func (j *Journal) entries(after uint64) []*Entry {
+	if after >= j.last {
+		return nil
+	}
 	first := max(after, j.gone()) + 1
 	if first > j.last {
 		return nil

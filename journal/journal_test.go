@@ -6,6 +6,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"math"
 	"strings"
 	"testing"
 	"testing/synctest"
@@ -73,6 +74,20 @@ func TestEntryTellsWhatACallWasAbout(t *testing.T) {
 	require.Equal(t, "id", e.Volume)
 	require.Equal(t, "sleep(1s)", e.Fault)
 	require.Equal(t, "id", e.Reply.(*csi.CreateVolumeResponse).GetVolume().GetVolumeId())
+}
+
+func TestEntriesBehindTheLastAreNone(t *testing.T) {
+	t.Parallel()
+	j := journal.New(journal.Options{})
+	create(j, "v", "id", nil)
+	for _, after := range []uint64{1, 2, math.MaxUint64} {
+		require.Empty(t, j.Entries(after))
+		ctx, cancel := context.WithCancel(t.Context())
+		cancel()
+		for range j.Follow(ctx, after) {
+			require.Fail(t, "there is nothing to follow")
+		}
+	}
 }
 
 func TestAttemptsAreCounted(t *testing.T) {

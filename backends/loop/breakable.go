@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"reflect"
 
 	"github.com/csiemu/csiemu/backends"
 	"github.com/csiemu/csiemu/internal/fusefile"
@@ -136,7 +137,11 @@ func (b *Backend) isServed(ctx context.Context, v backends.Volume, image imagefi
 	case errors.Is(err, fusefile.ErrNotServing):
 		return false, nil
 	case err == nil && st.VolumeID == v.ID && st.Image == image && !st.Stopping:
-		return true, reshape(ctx, dir, st.Behaviour, shape)
+		// Faults end with their process, and come again after Attach.
+		if want := (fusefile.Behaviour{Shape: shape}); !reflect.DeepEqual(st.Behaviour, want) {
+			return true, fusefile.Behave(ctx, dir, want)
+		}
+		return true, nil
 	case ctx.Err() != nil:
 		return false, ctx.Err()
 	}

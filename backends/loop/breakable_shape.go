@@ -12,7 +12,9 @@ import (
 
 	"github.com/csiemu/csiemu/backends"
 	"github.com/csiemu/csiemu/internal/fusefile"
+	"github.com/csiemu/csiemu/internal/loopdev"
 	"github.com/csiemu/csiemu/internal/step"
+	"github.com/csiemu/csiemu/internal/undo"
 )
 
 // Shape notes how slow v is to be, then tells its holder. One request counts as
@@ -69,6 +71,25 @@ func reshape(ctx context.Context, dir string, have fusefile.Behaviour, want back
 	return fusefile.Behave(ctx, dir, have)
 }
 
+// flushServed flushes the device of a breakable volume as fast as it can be: a slow
+// one would keep this process from ending, as nothing interrupts a flush.
+func flushServed(ctx context.Context, dir string, d *loopdev.Device) error {
+	st, err := fusefile.Ask(ctx, dir)
+	if err != nil {
+		return fmt.Errorf("%w: %w", err, backends.ErrUnavailable)
+	}
+	fast := st.Behaviour
+	fast.Shape, fast.Delay = backends.Shaping{}, 0
+	if fast.Shape == st.Behaviour.Shape && fast.Delay == st.Behaviour.Delay {
+		return d.Flush()
+	}
+	if err := fusefile.Behave(ctx, dir, fast); err != nil {
+		return err
+	}
+	err = d.Flush()
+	return errors.Join(err, undo.Run(ctx, func(ctx context.Context) error { return fusefile.Behave(ctx, dir, st.Behaviour) }))
+}
+
 // Pause holds the writes to the device of v, after it was flushed: that takes as
 // long as the volume's shape makes it. backends.ErrPrecondition is returned for a
 // volume that is not breakable, backends.ErrUnavailable when its holder is dead.
@@ -91,12 +112,9 @@ func (b *Backend) pause(ctx context.Context, v backends.Volume) (func() error, e
 	if d == nil {
 		return func() error { return nil }, nil
 	}
-	if _, err := fusefile.Ask(ctx, breakableDir(v)); err != nil {
-		return nil, fmt.Errorf("%w: %w", err, backends.ErrUnavailable)
-	}
 	// What was written through the page cache of the device was told to be
 	// written, too.
-	if err := d.Flush(); err != nil {
+	if err := flushServed(ctx, breakableDir(v), d); err != nil {
 		return nil, fmt.Errorf("flush device %s: %w", d.Path(), err)
 	}
 	p, err := fusefile.PauseWrites(ctx, breakableDir(v), backends.HoldLimit)

@@ -175,7 +175,11 @@ func (r *reopening) adopt(_ context.Context, d *bound, v backends.Held) (string,
 			return "", fmt.Errorf("adopt device %d: %w", st.Index, err)
 		}
 		d.device, d.readOnly = device, st.ReadOnly
-		return st.Name, nil
+		if st.SizeLimit != 0 {
+			// Faults end with their process.
+			err = device.Unfence()
+		}
+		return st.Name, err
 	}
 	return "", nil
 }

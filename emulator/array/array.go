@@ -161,7 +161,7 @@ func (a *Array) SizeOf(_ context.Context, volumeID string) (int64, error) {
 // Snapshot returns a snapshot's record, or backends.ErrNotFound.
 func (a *Array) Snapshot(id string) (*Snapshot, error) {
 	s, ok := a.snapshots.get(id)
-	if !ok || s.State != Ready {
+	if !ok || s.State != Ready || a.goes(s) {
 		return nil, fmt.Errorf("snapshot %q: %w", id, backends.ErrNotFound)
 	}
 	return s, nil

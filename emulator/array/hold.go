@@ -66,7 +66,11 @@ func (a *Array) hold(ctx context.Context, v *Volume, exact bool) (release func()
 	// The writes of a breakable volume are stopped below the nodes.
 	pauser, breakable := a.backend.(backends.BreakableBackend)
 	breakable = breakable && v.Layout.Breakable
-	for _, nodeID := range v.NodeIDs() {
+	nodes := v.NodeIDs()
+	if breakable && v.Layout.Block {
+		nodes = nil // a pause does all that a node could
+	}
+	for _, nodeID := range nodes {
 		let, err := a.holder.Hold(ctx, nodeID, v.ID, exact && !breakable)
 		if len(held) > 0 && errors.Is(err, backends.ErrHeld) {
 			continue

@@ -22,7 +22,9 @@ func (a *Array) ListSnapshots(token string, limit int, id, sourceID string) ([]*
 		}
 		return []*Snapshot{s}, "", nil
 	}
-	return a.snapshots.page(token, limit, func(s *Snapshot) bool { return sourceID == "" || s.SourceID == sourceID })
+	return a.snapshots.page(token, limit, func(s *Snapshot) bool {
+		return (sourceID == "" || s.SourceID == sourceID) && !a.goes(s)
+	})
 }
 
 // Volumes returns all volumes, oldest first.
@@ -37,10 +39,16 @@ func (a *Array) Snapshots() []*Snapshot {
 	return all
 }
 
-// Groups returns all group snapshots.
+// goes reports whether a snapshot belongs to a group that is being deleted: it goes
+// with it, all of them at once for callers.
+func (a *Array) goes(s *Snapshot) bool {
+	g, member := a.groups.get(s.GroupID)
+	return member && g.State == Deleting
+}
+
+// Groups returns all group snapshots, those half deleted included.
 func (a *Array) Groups() []*Group {
-	groups, _, _ := a.groups.page("", 0, func(*Group) bool { return true }) // only a token can be wrong
-	return groups
+	return a.groups.all()
 }
 
 // KnownNode is a node with what the array has on it.

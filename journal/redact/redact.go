@@ -7,6 +7,7 @@
 package redact
 
 import (
+	"slices"
 	"strconv"
 	"strings"
 	"sync"
@@ -44,7 +45,8 @@ func Sensitive(key string) bool {
 }
 
 // Message returns m without secrets: m itself if there are none, else a copy. m is
-// not changed and must not change afterwards.
+// not changed and must not change afterwards. Of mount flags only those go that
+// speak of a secret, as password=…: which flags came is worth knowing.
 func Message(m proto.Message) proto.Message {
 	if m == nil || !holds(m.ProtoReflect()) {
 		return m
@@ -63,25 +65,38 @@ func Text(request proto.Message, text string) string {
 	if request == nil || text == "" {
 		return text
 	}
+	var values []string
 	r := request.ProtoReflect()
 	for _, field := range mapsOf(r.Descriptor()).here {
 		eachSecret(r, field, func(_ protoreflect.Map, _ protoreflect.MapKey, value string) {
-			if len(value) < minSecret {
-				return
+			if len(value) >= minSecret {
+				quoted := strconv.Quote(value)
+				values = append(values, value, quoted[1:len(quoted)-1])
 			}
-			text = strings.ReplaceAll(text, value, Stripped)
-			quoted := strconv.Quote(value)
-			text = strings.ReplaceAll(text, quoted[1:len(quoted)-1], Stripped)
 		})
+	}
+	// One may begin with another.
+	slices.SortFunc(values, func(a, b string) int { return len(b) - len(a) })
+	for _, value := range values {
+		text = strings.ReplaceAll(text, value, Stripped)
 	}
 	return text
 }
 
 // maps are the fields of a message type where secrets can be: its own maps of
-// strings, and its messages that have such maps.
+// strings and mount flags, and its messages that have such.
 type maps struct {
 	here, below []protoreflect.FieldDescriptor
+	// flags is the list of mount flags; nil where there is none.
+	flags protoreflect.FieldDescriptor
 }
+
+func isFlags(field protoreflect.FieldDescriptor) bool {
+	return field.IsList() && field.Kind() == protoreflect.StringKind && field.Name() == "mount_flags"
+}
+
+// sensitiveFlag reports whether the value of a mount flag should not be seen.
+func sensitiveFlag(key string) bool { return Sensitive(key) || key == "pass" || key == "key" }
 
 var mapsByType sync.Map // of maps, by the full name of the type
 
@@ -97,8 +112,10 @@ func mapsOf(d protoreflect.MessageDescriptor) maps {
 			if field.MapValue().Kind() == protoreflect.StringKind {
 				found.here = append(found.here, field)
 			}
+		case isFlags(field):
+			found.flags = field
 		case field.Kind() == protoreflect.MessageKind && field.Message().ParentFile() == d.ParentFile():
-			if below := mapsOf(field.Message()); len(below.here)+len(below.below) > 0 {
+			if below := mapsOf(field.Message()); len(below.here)+len(below.below) > 0 || below.flags != nil {
 				found.below = append(found.below, field)
 			}
 		}
@@ -116,6 +133,13 @@ func holds(m protoreflect.Message) bool {
 		eachSecret(m, field, func(protoreflect.Map, protoreflect.MapKey, string) { secret = true })
 		if secret {
 			return true
+		}
+	}
+	if found.flags != nil {
+		for i, list := 0, m.Get(found.flags).List(); i < list.Len(); i++ {
+			if key, _, said := strings.Cut(list.Get(i).String(), "="); said && sensitiveFlag(key) {
+				return true
+			}
 		}
 	}
 	for _, field := range found.below {
@@ -167,9 +191,13 @@ func strip(m protoreflect.Message, flags bool) {
 					of.Set(k, protoreflect.ValueOfString(Stripped))
 				})
 			}
-		case field.IsList() && field.Name() == "mount_flags" && flags:
+		case isFlags(field):
 			for i := range v.List().Len() {
-				v.List().Set(i, protoreflect.ValueOfString(Stripped))
+				if key, _, said := strings.Cut(v.List().Get(i).String(), "="); flags {
+					v.List().Set(i, protoreflect.ValueOfString(Stripped))
+				} else if said && sensitiveFlag(key) {
+					v.List().Set(i, protoreflect.ValueOfString(key+"="+Stripped))
+				}
 			}
 		case field.Kind() != protoreflect.MessageKind:
 		case field.IsList():
