@@ -64,38 +64,6 @@ func (e *Entry) Subject() Subject {
 
 func shortName(full string) string { return full[strings.LastIndexByte(full, '/')+1:] }
 
-// identify reads what a request is about.
-func (e *Entry) identify(request proto.Message) {
-	if request == nil {
-		return
-	}
-	if r, ok := request.(interface{ GetName() string }); ok {
-		e.Name = r.GetName()
-	}
-	switch r := request.(type) {
-	case interface{ GetSourceVolumeIds() []string }:
-		e.Volume = strings.Join(r.GetSourceVolumeIds(), ",")
-	case interface{ GetSourceVolumeId() string }:
-		e.Volume = r.GetSourceVolumeId()
-	case interface{ GetVolumeId() string }:
-		e.Volume = r.GetVolumeId()
-	}
-	switch r := request.(type) {
-	case interface{ GetSnapshotId() string }:
-		e.Snapshot = r.GetSnapshotId()
-	case interface{ GetSnapshotIds() []string }:
-		e.Snapshot = strings.Join(r.GetSnapshotIds(), ",")
-	case *csi.GetMetadataDeltaRequest:
-		e.Snapshot = r.GetBaseSnapshotId() + "," + r.GetTargetSnapshotId()
-	}
-	if r, ok := request.(interface{ GetGroupSnapshotId() string }); ok {
-		e.Group = r.GetGroupSnapshotId()
-	}
-	if r, ok := request.(interface{ GetNodeId() string }); ok && e.Node == "" {
-		e.Node = r.GetNodeId()
-	}
-}
-
 // learn reads what a call made.
 func (e *Entry) learn(reply proto.Message) {
 	switch r := reply.(type) {

@@ -3,6 +3,8 @@ package lifecycle
 import (
 	"fmt"
 
+	"github.com/container-storage-interface/spec/lib/go/csi"
+
 	"github.com/csiemu/csiemu/journal"
 	"github.com/csiemu/csiemu/journal/redact"
 )
@@ -20,13 +22,28 @@ func (c *Checker) checkSecrets(e *journal.Entry) []Finding {
 			}
 		}
 	}
-	if r, ok := e.Request.(interface{ GetParameters() map[string]string }); ok {
+	// By their types: to ask for a method that most have not is slow.
+	switch r := e.Request.(type) {
+	case *csi.CreateVolumeRequest:
 		check("parameters", r.GetParameters())
-	}
-	if r, ok := e.Request.(interface{ GetMutableParameters() map[string]string }); ok {
 		check("mutable_parameters", r.GetMutableParameters())
-	}
-	if r, ok := e.Request.(interface{ GetVolumeContext() map[string]string }); ok {
+	case *csi.ControllerModifyVolumeRequest:
+		check("mutable_parameters", r.GetMutableParameters())
+	case *csi.CreateSnapshotRequest:
+		check("parameters", r.GetParameters())
+	case *csi.CreateVolumeGroupSnapshotRequest:
+		check("parameters", r.GetParameters())
+	case *csi.GetCapacityRequest:
+		check("parameters", r.GetParameters())
+	case *csi.ValidateVolumeCapabilitiesRequest:
+		check("parameters", r.GetParameters())
+		check("mutable_parameters", r.GetMutableParameters())
+		check("volume_context", r.GetVolumeContext())
+	case *csi.ControllerPublishVolumeRequest:
+		check("volume_context", r.GetVolumeContext())
+	case *csi.NodeStageVolumeRequest:
+		check("volume_context", r.GetVolumeContext())
+	case *csi.NodePublishVolumeRequest:
 		check("volume_context", r.GetVolumeContext())
 	}
 	return found

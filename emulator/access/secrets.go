@@ -43,6 +43,9 @@ var demandable = []string{
 	"NodeStageVolume", "NodePublishVolume", "NodeExpandVolume",
 }
 
+// CanDemand reports whether a class can demand secrets for an RPC.
+func CanDemand(method string) bool { return slices.Contains(demandable, method) }
+
 // Demand is what the class of a volume wants to be told before it serves a call.
 // It is kept in records, so it holds a digest and never a secret. The zero value
 // demands nothing.
@@ -80,7 +83,7 @@ func TakeDemand(parameters map[string]string) (Demand, map[string]string, error)
 	}
 	for method := range strings.SplitSeq(list, ",") {
 		method = strings.TrimSpace(method)
-		if !slices.Contains(demandable, method) {
+		if !CanDemand(method) {
 			return Demand{}, nil, fmt.Errorf("parameter %s: %q is no RPC that carries secrets for a volume or snapshot: %w", SecretsForParameter, method, backends.ErrInvalid)
 		}
 		d.Methods = append(d.Methods, method)
