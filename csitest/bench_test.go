@@ -52,7 +52,7 @@ func BenchmarkJournal(b *testing.B) {
 		csi.RegisterControllerServer(r, answers{})
 		csi.RegisterIdentityServer(r, plain{})
 	})
-	const round = 200
+	const round = 10
 	var took [2]time.Duration
 	request := &csi.GetPluginInfoRequest{}
 	b.ResetTimer()
@@ -89,7 +89,7 @@ type answers struct {
 // identity serves in memory what register registers.
 func identity(b *testing.B, register func(grpc.ServiceRegistrar)) csi.IdentityClient {
 	b.Helper()
-	server := grpc.NewServer()
+	server := grpc.NewServer(grpc.NumStreamWorkers(4))
 	register(server)
 	listener := bufconn.Listen(64 << 10)
 	go func() { _ = server.Serve(listener) }()

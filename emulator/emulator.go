@@ -216,16 +216,26 @@ func (e *Emulator) Register(nodeName string, s grpc.ServiceRegistrar) error {
 	return nil
 }
 
-// stageDir makes the directory for volumes that nobody stages; without a state
-// directory it is a temporary one that goes with the emulator.
-func (e *Emulator) stageDir(nodeDir string) (string, error) {
+// stageDir makes, when it is first asked for, the directory for volumes that
+// nobody stages; without a state directory it is a temporary one that goes with
+// the emulator.
+func (e *Emulator) stageDir(nodeDir string) func() (string, error) {
 	if nodeDir != "" {
 		dir := filepath.Join(nodeDir, "stage")
-		return dir, os.MkdirAll(dir, 0o700)
+		return sync.OnceValues(func() (string, error) { return dir, os.MkdirAll(dir, 0o700) })
 	}
-	dir, err := os.MkdirTemp("", "csiemu-stage-")
-	if err == nil {
-		e.undo = append(e.undo, func() error { return os.RemoveAll(dir) })
-	}
-	return dir, err
+	var made atomic.Pointer[string]
+	e.undo = append(e.undo, func() error {
+		if dir := made.Load(); dir != nil {
+			return os.RemoveAll(*dir)
+		}
+		return nil
+	})
+	return sync.OnceValues(func() (string, error) {
+		dir, err := os.MkdirTemp("", "csiemu-stage-")
+		if err == nil {
+			made.Store(&dir)
+		}
+		return dir, err
+	})
 }

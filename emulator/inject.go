@@ -19,16 +19,24 @@ import (
 // inject does to a call what the fault that fires in it says. It comes before the
 // locks, so that a call that sleeps or hangs is in nobody's way.
 func (e *Emulator) inject(ctx context.Context, c *rpc.Call) error {
-	open := entryOf(ctx)
-	f, fires := e.faults.Decide(open.Entry())
+	f := e.firing(ctx)
 	if err := e.unready.check(c.Request); err != nil {
 		return err
 	}
-	if !fires || f.Action.Verb == fault.OK || f.Ready {
+	if f == nil {
 		return c.Next(ctx)
 	}
-	open.Fault(f.String())
-	return e.perform(ctx, c, f)
+	entryOf(ctx).Fault(f.String())
+	return e.perform(ctx, c, *f)
+}
+
+// firing is the fault that changes the call of ctx, nil if none does.
+func (e *Emulator) firing(ctx context.Context) *fault.Firing {
+	f, fires := e.faults.Decide(entryOf(ctx).Entry())
+	if !fires || f.Action.Verb == fault.OK || f.Ready {
+		return nil
+	}
+	return &f
 }
 
 // perform is a fault that fires.

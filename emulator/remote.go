@@ -102,6 +102,10 @@ func (e *Emulator) tell(ctx context.Context, c *rpc.Call) error {
 	if e.remote == nil || c.Node == "" {
 		return c.Next(ctx)
 	}
+	return e.tellRemote(ctx, c)
+}
+
+func (e *Emulator) tellRemote(ctx context.Context, c *rpc.Call) error {
 	limited, cancel := context.WithTimeout(ctx, tellLimit)
 	verdict, err := e.remote.BeginCall(limited, entryOf(ctx).Entry())
 	cancel()
@@ -112,7 +116,7 @@ func (e *Emulator) tell(ctx context.Context, c *rpc.Call) error {
 		return c.Next(ctx)
 	}
 	e.untold.Store(false)
-	err = c.Next(context.WithValue(ctx, verdictOf{}, verdict))
+	err = c.Next(context.WithValue(ctx, verdictOf{}, &verdict))
 
 	reply, _ := c.Reply.(proto.Message)
 	ended := entryOf(ctx).Ended(reply, err)
@@ -126,10 +130,15 @@ func (e *Emulator) tell(ctx context.Context, c *rpc.Call) error {
 
 // obey does to a call what the array says.
 func (e *Emulator) obey(ctx context.Context, c *rpc.Call) error {
-	v, told := ctx.Value(verdictOf{}).(link.Verdict)
+	v, told := ctx.Value(verdictOf{}).(*link.Verdict)
 	if !told {
 		return c.Next(ctx)
 	}
+	return e.obeyVerdict(ctx, c, v)
+}
+
+// obeyVerdict is not part of obey, for the stacks of the calls that have none.
+func (e *Emulator) obeyVerdict(ctx context.Context, c *rpc.Call, v *link.Verdict) error {
 	for _, f := range v.Findings {
 		entryOf(ctx).Find(f)
 	}

@@ -1,10 +1,16 @@
 package emulator
 
-import "runtime/debug"
+import (
+	"runtime/debug"
+	"sync"
+)
 
 // Version is the version of the csiemu module in this program, "devel" where
 // the build did not record one.
-func Version() string {
+func Version() string { return version() }
+
+// version is found out once: it reads the whole list of modules.
+var version = sync.OnceValue(func() string {
 	info, ok := debug.ReadBuildInfo()
 	if !ok {
 		return devel
@@ -18,16 +24,16 @@ func Version() string {
 		}
 	}
 	return devel
-}
+})
 
 const (
 	modulePath = "github.com/csiemu/csiemu"
 	devel      = "devel"
 )
 
-func known(version string) string {
-	if version == "" || version == "(devel)" {
+func known(v string) string {
+	if v == "" || v == "(devel)" {
 		return devel
 	}
-	return version
+	return v
 }

@@ -77,13 +77,17 @@ func New(o Options) *Journal {
 type Open struct {
 	journal *Journal
 	entry   *Entry
+	// first is what entry points to until it is replaced.
+	first Entry
 }
 
 // Begin enters a call. method is its full name, such as
 // /csi.v1.Controller/CreateVolume, node the node that serves it or "". The request
 // must not be changed from here on.
 func (j *Journal) Begin(method, node string, request proto.Message) *Open {
-	e := &Entry{Time: time.Now(), Method: shortName(method), FullMethod: method, Node: node, Request: redact.Message(request)}
+	o := &Open{journal: j, first: Entry{Time: time.Now(), Method: shortName(method), FullMethod: method, Node: node, Request: redact.Message(request)}}
+	e := &o.first
+	o.entry = e
 	e.identify(request)
 	j.mu.Lock()
 	defer j.mu.Unlock()
@@ -92,7 +96,7 @@ func (j *Journal) Begin(method, node string, request proto.Message) *Open {
 	e.Attempt = j.failed[e.Subject()].n + 1
 	j.ring[e.Seq%uint64(len(j.ring))] = e
 	j.wake()
-	return &Open{journal: j, entry: e}
+	return o
 }
 
 // Adopt enters a call that another journal has already, as one of this one.

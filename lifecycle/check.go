@@ -24,24 +24,13 @@ func (c *Checker) check(e *journal.Entry) []Finding {
 	case *csi.ControllerUnpublishVolumeRequest:
 		c.checkDetach(r, report)
 	case *csi.NodeStageVolumeRequest:
-		v := c.peek(r.GetVolumeId())
-		n := v.on(e.Node)
-		if c.o.Attaches && n.attached.is == no {
-			report(StageBeforeAttach, n.attached.call, "volume %s is staged on node %s, where it is not attached", r.GetVolumeId(), e.Node)
-		}
-		c.checkContexts(v, n, r.GetVolumeContext(), r.GetPublishContext(), report)
+		c.checkStage(e, r, report)
 	case *csi.NodeUnstageVolumeRequest:
-		if f, published := anyOf(c.peek(r.GetVolumeId()).on(e.Node).published); published {
-			report(UnstageWhilePublished, f.call, "volume %s is unstaged on node %s, where it is published", r.GetVolumeId(), e.Node)
-		}
+		c.checkUnstage(e, r, report)
 	case *csi.NodePublishVolumeRequest:
 		c.checkPublish(e, r, report)
 	case *csi.ControllerExpandVolumeRequest:
-		for node, n := range c.peek(r.GetVolumeId()).nodes {
-			if !c.o.Online && n.attached.is == yes {
-				report(ExpandOrder, n.attached.call, "volume %s is expanded while node %s is attached, and the driver expands OFFLINE only", r.GetVolumeId(), node)
-			}
-		}
+		c.checkExpand(r, report)
 	case *csi.NodeExpandVolumeRequest:
 		c.checkNodeExpand(e, r, report)
 	}
@@ -97,6 +86,29 @@ func (c *Checker) checkDetach(r *csi.ControllerUnpublishVolumeRequest, report re
 // isInline reports whether a volume has no life before NodePublishVolume.
 func (c *Checker) isInline(volumeContext map[string]string) bool {
 	return c.o.EphemeralKey != "" && volumeContext[c.o.EphemeralKey] == "true"
+}
+
+func (c *Checker) checkStage(e *journal.Entry, r *csi.NodeStageVolumeRequest, report reporter) {
+	v := c.peek(r.GetVolumeId())
+	n := v.on(e.Node)
+	if c.o.Attaches && n.attached.is == no {
+		report(StageBeforeAttach, n.attached.call, "volume %s is staged on node %s, where it is not attached", r.GetVolumeId(), e.Node)
+	}
+	c.checkContexts(v, n, r.GetVolumeContext(), r.GetPublishContext(), report)
+}
+
+func (c *Checker) checkUnstage(e *journal.Entry, r *csi.NodeUnstageVolumeRequest, report reporter) {
+	if f, published := anyOf(c.peek(r.GetVolumeId()).on(e.Node).published); published {
+		report(UnstageWhilePublished, f.call, "volume %s is unstaged on node %s, where it is published", r.GetVolumeId(), e.Node)
+	}
+}
+
+func (c *Checker) checkExpand(r *csi.ControllerExpandVolumeRequest, report reporter) {
+	for node, n := range c.peek(r.GetVolumeId()).nodes {
+		if !c.o.Online && n.attached.is == yes {
+			report(ExpandOrder, n.attached.call, "volume %s is expanded while node %s is attached, and the driver expands OFFLINE only", r.GetVolumeId(), node)
+		}
+	}
 }
 
 func (c *Checker) checkPublish(e *journal.Entry, r *csi.NodePublishVolumeRequest, report reporter) {

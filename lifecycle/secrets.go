@@ -13,38 +13,48 @@ import (
 // and stored by everybody. The journal has no values to compare any more.
 func (c *Checker) checkSecrets(e *journal.Entry) []Finding {
 	var found []Finding
-	check := func(field string, m map[string]string) {
-		for key := range m {
+	for _, m := range openMaps(e.Request) {
+		for key := range m.entries {
 			if redact.Sensitive(key) && key != c.o.TokensKey {
 				found = append(found, Finding{
-					Rule: SecretMisplaced, Call: e, What: fmt.Sprintf("key %q of %s looks like a secret", key, field),
+					Rule: SecretMisplaced, Call: e, What: fmt.Sprintf("key %q of %s looks like a secret", key, m.field),
 				})
 			}
 		}
 	}
-	// By their types: to ask for a method that most have not is slow.
-	switch r := e.Request.(type) {
-	case *csi.CreateVolumeRequest:
-		check("parameters", r.GetParameters())
-		check("mutable_parameters", r.GetMutableParameters())
-	case *csi.ControllerModifyVolumeRequest:
-		check("mutable_parameters", r.GetMutableParameters())
-	case *csi.CreateSnapshotRequest:
-		check("parameters", r.GetParameters())
-	case *csi.CreateVolumeGroupSnapshotRequest:
-		check("parameters", r.GetParameters())
-	case *csi.GetCapacityRequest:
-		check("parameters", r.GetParameters())
-	case *csi.ValidateVolumeCapabilitiesRequest:
-		check("parameters", r.GetParameters())
-		check("mutable_parameters", r.GetMutableParameters())
-		check("volume_context", r.GetVolumeContext())
-	case *csi.ControllerPublishVolumeRequest:
-		check("volume_context", r.GetVolumeContext())
-	case *csi.NodeStageVolumeRequest:
-		check("volume_context", r.GetVolumeContext())
-	case *csi.NodePublishVolumeRequest:
-		check("volume_context", r.GetVolumeContext())
-	}
 	return found
+}
+
+// openMap is a field of a request that is no place for secrets.
+type openMap struct {
+	field   string
+	entries map[string]string
+}
+
+// openMaps goes by the types of requests: to ask a request for a method that most
+// have not is slow.
+func openMaps(request any) []openMap {
+	const parameters, mutable, volumeContext = "parameters", "mutable_parameters", "volume_context"
+	switch r := request.(type) {
+	case *csi.CreateVolumeRequest:
+		return []openMap{{parameters, r.GetParameters()}, {mutable, r.GetMutableParameters()}}
+	case *csi.ControllerModifyVolumeRequest:
+		return []openMap{{mutable, r.GetMutableParameters()}}
+	case *csi.CreateSnapshotRequest:
+		return []openMap{{parameters, r.GetParameters()}}
+	case *csi.CreateVolumeGroupSnapshotRequest:
+		return []openMap{{parameters, r.GetParameters()}}
+	case *csi.GetCapacityRequest:
+		return []openMap{{parameters, r.GetParameters()}}
+	case *csi.ValidateVolumeCapabilitiesRequest:
+		return []openMap{{parameters, r.GetParameters()}, {mutable, r.GetMutableParameters()}, {volumeContext, r.GetVolumeContext()}}
+	case *csi.ControllerPublishVolumeRequest:
+		return []openMap{{volumeContext, r.GetVolumeContext()}}
+	case *csi.NodeStageVolumeRequest:
+		return []openMap{{volumeContext, r.GetVolumeContext()}}
+	case *csi.NodePublishVolumeRequest:
+		return []openMap{{volumeContext, r.GetVolumeContext()}}
+	default:
+		return nil
+	}
 }

@@ -69,7 +69,10 @@ func (n *Node) publishEphemeral(ctx context.Context, req EphemeralRequest) error
 }
 
 func (n *Node) makeEphemeral(ctx context.Context, backend backends.EphemeralNode, req EphemeralRequest) (*Volume, error) {
-	dir := n.ownDir(req.VolumeID)
+	dir, err := n.ownDir(req.VolumeID)
+	if err != nil {
+		return nil, err
+	}
 	v := &Volume{
 		ID: req.VolumeID, Capability: req.Capability, StagingPath: dir, Ephemeral: true,
 		Staged: backends.Staged{VolumeID: req.VolumeID, Path: dir, Block: req.Capability.Block},
@@ -77,7 +80,7 @@ func (n *Node) makeEphemeral(ctx context.Context, backend backends.EphemeralNode
 	if err := n.put(ctx, v); err != nil {
 		return nil, err
 	}
-	err := step.Done(ctx, "node.inline.recorded")
+	err = step.Done(ctx, "node.inline.recorded")
 	if err == nil {
 		err = os.MkdirAll(dir, 0o700)
 	}
@@ -113,7 +116,7 @@ func (n *Node) removeEphemeral(ctx context.Context, v *Volume) error {
 	if err := step.Done(ctx, "node.inline.removed"); err != nil {
 		return err
 	}
-	if err := removeOwnDir(n.ownDir(v.ID)); err != nil {
+	if err := removeOwnDir(v.StagingPath); err != nil {
 		return err
 	}
 	return n.forget(ctx, v.ID)

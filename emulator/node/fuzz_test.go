@@ -39,7 +39,7 @@ func FuzzRecords(f *testing.F) {
 		require.NoError(t, err)
 		n, err := node.Open(t.Context(), node.Options{
 			Name: "node-1", Backend: half, Array: &array{backend: backend, local: map[string]bool{}},
-			Store: store, StageDir: t.TempDir(), Attaches: true, Stages: true,
+			Store: store, StageDir: func() (string, error) { return t.TempDir(), nil }, Attaches: true, Stages: true,
 		})
 		require.NoError(t, err)
 		for _, known := range n.Volumes() {

@@ -52,11 +52,11 @@ type Options struct {
 	// Backend is the node half of the emulator's backend. The node closes it.
 	Backend backends.Node
 	Array   Array
-	// Store keeps the records; StageDir is a directory of the node's own for
-	// volumes that are published without having been staged, and for inline
-	// volumes.
-	Store    record.Store
-	StageDir string
+	// Store keeps the records.
+	Store record.Store
+	// StageDir is a directory of the node's own for volumes that are published
+	// without having been staged, and for inline volumes. It is asked for each.
+	StageDir func() (string, error)
 	// Attaches says that callers attach with ControllerPublishVolume, Stages
 	// that they call NodeStageVolume.
 	Attaches, Stages bool

@@ -104,7 +104,8 @@ func open(t *testing.T, dir string, edit ...func(*node.Options)) *bench {
 	require.NoError(t, err)
 	b.half = &half{Node: of, fail: map[string]error{}}
 	o := node.Options{
-		Name: "n1", Backend: b.half, Array: b.array, Store: store, StageDir: filepath.Join(dir, "stage"), Attaches: true, Stages: true,
+		Name: "n1", Backend: b.half, Array: b.array, Store: store, Attaches: true, Stages: true,
+		StageDir: func() (string, error) { return filepath.Join(dir, "stage"), nil },
 	}
 	for _, f := range edit {
 		f(&o)

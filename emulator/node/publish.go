@@ -38,7 +38,10 @@ func (n *Node) Publish(ctx context.Context, req PublishRequest) error {
 
 func (n *Node) publish(ctx context.Context, req PublishRequest) error {
 	if !n.Stages {
-		req.StagingPath = n.ownDir(req.VolumeID)
+		var err error
+		if req.StagingPath, err = n.ownDir(req.VolumeID); err != nil {
+			return err
+		}
 		if err := n.stageHere(ctx, req); err != nil {
 			return err
 		}
@@ -81,8 +84,9 @@ func (n *Node) stageHere(ctx context.Context, req PublishRequest) error {
 }
 
 // ownDir is the node's own directory for a volume that callers do not stage.
-func (n *Node) ownDir(volumeID string) string {
-	return filepath.Join(n.StageDir, recordID(volumeID))
+func (n *Node) ownDir(volumeID string) (string, error) {
+	dir, err := n.StageDir()
+	return filepath.Join(dir, recordID(volumeID)), err
 }
 
 // removeOwnDir removes a directory that ownDir named, empty by now.

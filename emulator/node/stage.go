@@ -220,5 +220,5 @@ func (n *Node) unmount(ctx context.Context, v *Volume) error {
 	if n.Stages {
 		return nil
 	}
-	return removeOwnDir(n.ownDir(v.ID))
+	return removeOwnDir(v.StagingPath)
 }

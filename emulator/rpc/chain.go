@@ -82,17 +82,23 @@ func (c *chain) enabled(ctx context.Context, call *Call) error {
 
 // inspect refuses requests that lack fields or break limits.
 func (c *chain) inspect(ctx context.Context, call *Call) error {
-	in := inspection{ctx: ctx, method: call.method, strict: c.o.Strict, tell: c.o.Finding}
-	in.path = in.room[:0]
-	request := call.Request.ProtoReflect()
-	if err := call.method.present(&in, request); err != nil {
+	if err := c.wrongWith(ctx, call); err != nil {
 		return err
 	}
-	call.method.shape.inspect(&in, request)
-	if in.err != nil {
-		return in.err
-	}
 	return call.Next(ctx)
+}
+
+// wrongWith is why a request is to be refused, nil if it is not.
+func (c *chain) wrongWith(ctx context.Context, call *Call) error {
+	in := inspections.Get().(*inspection)
+	defer inspections.Put(in)
+	*in = inspection{ctx: ctx, method: call.method, strict: c.o.Strict, tell: c.o.Finding, path: in.path[:0]}
+	request := call.Request.ProtoReflect()
+	if err := call.method.present(in, request); err != nil {
+		return err
+	}
+	call.method.shape.inspect(in, request)
+	return in.err
 }
 
 // lock runs the rest of the chain with the locks of the call held.

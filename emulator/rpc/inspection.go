@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"strings"
+	"sync"
 
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
@@ -33,10 +34,12 @@ type inspection struct {
 	tell   func(context.Context, Finding)
 	// path leads to the field that is looked at.
 	path []element
-	room [8]element
 	// err is the first objection, which ends the inspection.
 	err error
 }
+
+// inspections are those that no call uses.
+var inspections = sync.Pool{New: func() any { return new(inspection) }}
 
 // element is the name of a field, or the index in a list.
 type element struct {

@@ -98,10 +98,10 @@ func isFlags(field protoreflect.FieldDescriptor) bool {
 // sensitiveFlag reports whether the value of a mount flag should not be seen.
 func sensitiveFlag(key string) bool { return Sensitive(key) || key == "pass" || key == "key" }
 
-var mapsByType sync.Map // of maps, by the full name of the type
+var mapsByType sync.Map // of maps, by the descriptor of the type
 
 func mapsOf(d protoreflect.MessageDescriptor) maps {
-	if known, ok := mapsByType.Load(d.FullName()); ok {
+	if known, ok := mapsByType.Load(d); ok {
 		return known.(maps)
 	}
 	var found maps
@@ -120,7 +120,7 @@ func mapsOf(d protoreflect.MessageDescriptor) maps {
 			}
 		}
 	}
-	mapsByType.Store(d.FullName(), found)
+	mapsByType.Store(d, found)
 	return found
 }
 
