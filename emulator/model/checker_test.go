@@ -113,13 +113,15 @@ func (c *checker[S]) search(done mask, count int, s S) bool {
 }
 
 // settle puts in order what may come next and is harmless: nothing is lost by
-// having it early. It also returns when the first of the others ended, before
-// which the next one must have begun.
+// having it early, unless a lost call ended before it began, which would have to
+// come first if it happened. It also returns when the first of the others ended,
+// before which the next one must have begun.
 func (c *checker[S]) settle(done mask, count int, s S) (mask, int, int64) {
 	for {
 		deadline, before := c.deadline(done), count
+		early := min(deadline, c.lostUntil(done))
 		for i, o := range c.history {
-			if !done.has(i) && o.harmless && o.call < deadline && c.step(s, o) == s {
+			if !done.has(i) && o.harmless && o.call < early && c.step(s, o) == s {
 				done.add(i)
 				count++
 			}
@@ -136,6 +138,17 @@ func (c *checker[S]) deadline(done mask) int64 {
 	first := int64(math.MaxInt64)
 	for i, o := range c.history {
 		if !done.has(i) && !o.lost {
+			first = min(first, o.end)
+		}
+	}
+	return first
+}
+
+// lostUntil is when the first lost operation that is not in order ended.
+func (c *checker[S]) lostUntil(done mask) int64 {
+	first := int64(math.MaxInt64)
+	for i, o := range c.history {
+		if !done.has(i) && o.lost {
 			first = min(first, o.end)
 		}
 	}
