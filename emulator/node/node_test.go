@@ -15,6 +15,7 @@ import (
 	"github.com/csiemu/csiemu/emulator/access"
 	"github.com/csiemu/csiemu/emulator/node"
 	"github.com/csiemu/csiemu/internal/record"
+	"github.com/csiemu/csiemu/internal/step"
 	"github.com/csiemu/csiemu/internal/testenv"
 )
 
@@ -177,6 +178,31 @@ func TestRecordsOutliveTheProcess(t *testing.T) {
 	require.NoError(t, b.Unpublish(t.Context(), "v", p.Path))
 	require.NoError(t, b.Unstage(t.Context(), "v", r.Path))
 	require.NoDirExists(t, p.Path)
+}
+
+// A caller that gives up between what it undoes and its record leaves no record of
+// what is gone.
+func TestUndoneThingIsForgottenThoughTheCallerGaveUp(t *testing.T) {
+	t.Parallel()
+	b := open(t, t.TempDir())
+	r, p := b.attached(t, "v"), b.publication("v")
+	require.NoError(t, b.Stage(t.Context(), r))
+	require.NoError(t, b.Publish(t.Context(), p))
+	giveUpAt := func(name string) context.Context {
+		ctx, cancel := context.WithCancel(t.Context())
+		return step.With(ctx, func(_ context.Context, at string) error {
+			if at == name {
+				cancel()
+			}
+			return nil
+		})
+	}
+	require.NoError(t, b.Unpublish(giveUpAt("node.target.unpublished"), "v", p.Path))
+	p.Capability.Mode = csi.VolumeCapability_AccessMode_MULTI_NODE_MULTI_WRITER
+	require.NoError(t, b.Publish(t.Context(), p), "in another way")
+	require.NoError(t, b.Unpublish(t.Context(), "v", p.Path))
+	require.NoError(t, b.Unstage(giveUpAt("node.volume.unmounted"), "v", r.Path))
+	require.Empty(t, b.Volumes())
 }
 
 func TestHoldIsRecordedAndRecovered(t *testing.T) {

@@ -200,7 +200,9 @@ func (n *Node) unpublish(ctx context.Context, v *Volume, path string) error {
 	if err := step.Done(ctx, "node.target.unpublished"); err != nil {
 		return err
 	}
-	if err := n.put(ctx, without(v, path)); err != nil {
+	// The target is gone. A record that still has it, only because the caller has
+	// given up, would answer some calls as published and others as not.
+	if err := n.put(context.WithoutCancel(ctx), without(v, path)); err != nil {
 		return err
 	}
 	if err := step.Done(ctx, "node.target.forgotten"); err != nil {

@@ -193,7 +193,8 @@ func (n *Node) unstage(ctx context.Context, v *Volume) error {
 	if err := n.unmount(ctx, v); err != nil {
 		return err
 	}
-	return n.forget(ctx, v.ID)
+	// It is gone, whether or not the caller still waits.
+	return n.forget(context.WithoutCancel(ctx), v.ID)
 }
 
 // unmount takes a staged volume away and leaves its record.
