@@ -241,6 +241,27 @@ func TestNothingIsSaidOfWhatIsNotKnown(t *testing.T) {
 	}
 }
 
+// "Timeouts" leaves it to the caller how long it waits after its own deadline; the
+// back-off begins with an answer that asks for one.
+func TestCallerMayRepeatAtOnceWhatItGaveUp(t *testing.T) {
+	t.Parallel()
+	for _, gaveUp := range []codes.Code{codes.DeadlineExceeded, codes.Canceled} {
+		synctest.Test(t, func(t *testing.T) {
+			c := newCaller(t)
+			c.create()
+			for range 3 {
+				c.attach("n1", gaveUp)
+			}
+			c.attach("n1", codes.Aborted)
+			require.Empty(t, c.found, gaveUp)
+			c.attach("n1", gaveUp)
+			require.Len(t, c.found, 1, gaveUp)
+			require.Equal(t, lifecycle.RetryTooSoon, c.found[0].Rule)
+			require.Equal(t, codes.Aborted, c.found[0].Earlier.Code)
+		})
+	}
+}
+
 func TestRetriesHaveToBackOff(t *testing.T) {
 	t.Parallel()
 	for name, row := range map[string]struct {

@@ -58,6 +58,9 @@ func (c *Checker) learnRetry(e *journal.Entry) {
 		}
 		c.retries[k] = next
 	default:
+		// Also where the caller gave up waiting (DEADLINE_EXCEEDED, CANCELLED):
+		// "Timeouts" lets it call again at once. Its next call is often ABORTED, by
+		// the first one that goes on, and that asks for a back-off.
 		delete(c.retries, k)
 	}
 }
