@@ -192,7 +192,7 @@ func (e *Emulator) Register(nodeName string, s grpc.ServiceRegistrar) error {
 		return fmt.Errorf("serve node %q: the emulator has no such node: %w", nodeName, backends.ErrNotFound)
 	}
 	o := rpc.Options{
-		Log: e.log, Strict: e.config.Strict, StrictLocks: e.config.StrictLocks, Enabled: e.profile.enabled, Locks: e.locks,
+		Log: e.log, Strict: e.config.Strict, StrictLocks: e.config.StrictLocks, Enabled: e.profile.enabled, Locks: e.locks, Members: e.members,
 		Around:  []rpc.Step{e.observe, e.tell, e.breakClass, e.breakNew},
 		Checked: []rpc.Step{e.obey, e.supervise, e.inject, e.authorize},
 		Finding: func(ctx context.Context, f rpc.Finding) {
@@ -214,6 +214,14 @@ func (e *Emulator) Register(nodeName string, s grpc.ServiceRegistrar) error {
 		csi.RegisterNodeServer(rpc.Registrar(s, o), e.nodes[i])
 	}
 	return nil
+}
+
+// members are the ids of a group's snapshots, for locks.
+func (e *Emulator) members(groupSnapshotID string) []string {
+	if e.array == nil {
+		return nil
+	}
+	return e.array.Members(groupSnapshotID)
 }
 
 // stageDir makes, when it is first asked for, the directory for volumes that

@@ -1,11 +1,14 @@
 package emulator_test
 
 import (
+	"fmt"
+	"sync"
 	"testing"
 
 	"github.com/container-storage-interface/spec/lib/go/csi"
 	"github.com/stretchr/testify/require"
 	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
 
 	"github.com/csiemu/csiemu/emulator"
 )
@@ -144,4 +147,33 @@ func (d *driver) as(t *testing.T) *driver {
 	c := *d
 	c.t = t
 	return &c
+}
+
+// A restore of a member either gets its bytes or hears that the snapshot is gone,
+// whenever its group is deleted.
+func TestRestoreWhileTheGroupIsDeleted(t *testing.T) {
+	t.Parallel()
+	d := inMemory(t)
+	v := d.create("v", mountCapability(""), mib)
+	for round := range 30 {
+		g := d.group("g", v)
+		var restored sync.WaitGroup
+		errs := make([]error, 4)
+		for i := range errs {
+			restored.Go(func() {
+				_, errs[i] = d.CreateVolume(t.Context(), &csi.CreateVolumeRequest{
+					Name: fmt.Sprintf("r-%d-%d", round, i), VolumeCapabilities: []*csi.VolumeCapability{mountCapability("")},
+					VolumeContentSource: &csi.VolumeContentSource{Type: &csi.VolumeContentSource_Snapshot{
+						Snapshot: &csi.VolumeContentSource_SnapshotSource{SnapshotId: snapshotIDs(g)[0]},
+					}},
+				})
+			})
+		}
+		_, err := d.DeleteVolumeGroupSnapshot(t.Context(), &csi.DeleteVolumeGroupSnapshotRequest{GroupSnapshotId: g.GetGroupSnapshotId()})
+		restored.Wait()
+		require.NoError(t, err)
+		for _, err := range errs {
+			require.Contains(t, []codes.Code{codes.OK, codes.NotFound, codes.Aborted}, status.Code(err), "%v", err)
+		}
+	}
 }

@@ -216,6 +216,16 @@ func (a *Array) members(g *Group) []*Snapshot {
 	return all
 }
 
+// Members are the ids of the snapshots of a group, whatever its state; none of a
+// group that does not exist.
+func (a *Array) Members(groupID string) []string {
+	g, ok := a.groups.get(groupID)
+	if !ok {
+		return nil
+	}
+	return g.SnapshotIDs
+}
+
 // isOf checks a caller's list of a group's snapshots; an empty one says nothing.
 func (g *Group) isOf(snapshotIDs []string) error {
 	if len(snapshotIDs) == 0 {

@@ -30,6 +30,10 @@ type Options struct {
 	Finding func(context.Context, Finding)
 	// Locks is the lock space; nil gives the server one of its own.
 	Locks *Locks
+	// Members are the ids of the snapshots of a group snapshot, which a call that
+	// locks the group locks with it, named or not; nil for none. A group's members
+	// never change, so they are asked for before the locks are taken.
+	Members func(groupSnapshotID string) []string
 
 	// Around are steps that see every call from begin to end, with its final
 	// status, also those that are refused: the journal's place.
@@ -106,7 +110,7 @@ func (c *chain) lock(ctx context.Context, call *Call) error {
 	if len(call.method.locks.wants) == 0 {
 		return call.Next(ctx)
 	}
-	release, err := c.o.Locks.acquire(ctx, call.method, call.Request.ProtoReflect(), c.o.StrictLocks)
+	release, err := c.o.Locks.acquire(ctx, call.method, call.Request.ProtoReflect(), c.o)
 	if err != nil {
 		return err
 	}

@@ -54,9 +54,9 @@ func (l *Locks) Volume(ctx context.Context, id string) (unlock func(), err error
 }
 
 // acquire takes what a request wants, waiting as long as ctx allows, or not at
-// all if strict. release gives everything back.
-func (l *Locks) acquire(ctx context.Context, m *method, request protoreflect.Message, strict bool) (release func(), err error) {
-	keys := m.locks.keys(request)
+// all with StrictLocks. release gives everything back.
+func (l *Locks) acquire(ctx context.Context, m *method, request protoreflect.Message, o Options) (release func(), err error) {
+	keys := m.locks.keys(request, o.Members)
 	op := operation{method: m.name}
 	for i, field := range m.locks.same {
 		if text := request.Get(field).String(); i == 0 {
@@ -76,7 +76,7 @@ func (l *Locks) acquire(ctx context.Context, m *method, request protoreflect.Mes
 		l.end(op)
 	}
 	for _, key := range keys {
-		unlock, err := l.lock(ctx, key, strict)
+		unlock, err := l.lock(ctx, key, o.StrictLocks)
 		if err != nil {
 			release()
 			return nil, refusal(m.name, key, err)

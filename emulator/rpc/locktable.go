@@ -135,11 +135,21 @@ type lockKey struct {
 func (k lockKey) text() string { return string(rune('0'+k.kind)) + k.id }
 
 // keys returns the locks that a request wants, in the order in which they are
-// to be taken.
-func (l locking) keys(request protoreflect.Message) []lockKey {
+// to be taken. members, if not nil, are those of a group snapshot.
+func (l locking) keys(request protoreflect.Message, members func(id string) []string) []lockKey {
 	keys := make([]lockKey, 0, len(l.wants))
 	for _, want := range l.wants {
 		keys = want.appendTo(keys, request)
+	}
+	if members != nil {
+		for _, key := range keys {
+			if key.kind != groupSnapshot {
+				continue
+			}
+			for _, id := range members(key.id) {
+				keys = append(keys, lockKey{snapshot, id, key.shared})
+			}
+		}
 	}
 	if len(keys) < 2 {
 		return keys
