@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"net"
 	"net/netip"
-	"os"
 	"strings"
 
 	"github.com/csiemu/csiemu/backends"
@@ -61,13 +60,6 @@ func Listen(ctx context.Context, address string) (net.Listener, error) {
 	l, err := rpc.Listen(ctx, e)
 	if err != nil {
 		return nil, fmt.Errorf("listen for the admin endpoint: %w", err)
-	}
-	if e.Network != "unix" {
-		return l, nil
-	}
-	// Until here the umask says who may connect.
-	if err := os.Chmod(e.Address, 0o600); err != nil {
-		return nil, errors.Join(fmt.Errorf("listen for the admin endpoint on %s: %w", e, err), l.Close())
 	}
 	return l, nil
 }

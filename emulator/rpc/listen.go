@@ -23,8 +23,9 @@ const dialTimeout = 2 * time.Second
 
 // Listen listens on an endpoint. A Unix socket that a dead server left is
 // replaced; one that is answered is ErrInUse; anything else at its path is left
-// alone and is an error. Nothing but the socket is created. Close removes the
-// socket if it is still the one that Listen made.
+// alone and is an error. Nothing but the socket is created, and only its owner may
+// connect to it (0600), from its first moment on where the system can do that
+// (Linux). Close removes the socket if it is still the one that Listen made.
 //
 // Several processes may listen on one path at once: one of them gets it.
 func Listen(ctx context.Context, e Endpoint) (net.Listener, error) {
@@ -110,7 +111,7 @@ func describe(mode fs.FileMode) string {
 }
 
 func bind(ctx context.Context, e Endpoint, path string) (net.Listener, error) {
-	var config net.ListenConfig
+	config := net.ListenConfig{Control: ownerOnly}
 	l, err := config.Listen(ctx, "unix", e.Address)
 	if errors.Is(err, syscall.EADDRINUSE) {
 		return nil, fmt.Errorf("listen on %s: %w: another process was faster", e, ErrInUse)
@@ -120,6 +121,10 @@ func bind(ctx context.Context, e Endpoint, path string) (net.Listener, error) {
 	}
 	u := l.(*net.UnixListener)
 	u.SetUnlinkOnClose(false)
+	if err := restrict(path); err != nil {
+		_ = u.Close()
+		return nil, fmt.Errorf("listen on %s: keep others out: %w", e, errors.Join(err, os.Remove(path)))
+	}
 	made, err := os.Lstat(path)
 	if err != nil {
 		_ = u.Close()
