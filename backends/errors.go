@@ -1,6 +1,10 @@
 package backends
 
-import "errors"
+import (
+	"errors"
+	"fmt"
+	"strings"
+)
 
 // The kinds of failure that a backend, the array or a node reports. They are
 // wrapped with %w behind a text that says what was wanted and on what, matched
@@ -41,3 +45,25 @@ var (
 // ErrHeld is returned by Hold when the volume's bytes are still already, as
 // those of a file system that another node of the same kernel has frozen.
 var ErrHeld = errors.New("already held")
+
+// UnknownParameterError is the ErrInvalid of Backend.Plan for a StorageClass
+// parameter that the backend does not have.
+type UnknownParameterError struct {
+	// Key is the parameter, Known are those that there are, in order.
+	Key   string
+	Known []string
+	// Near is the one that may have been meant, if somebody has looked for it.
+	Near string
+}
+
+// Error names the parameter and those that are known.
+func (e *UnknownParameterError) Error() string {
+	hint := ""
+	if e.Near != "" {
+		hint = fmt.Sprintf(" (did you mean %q?)", e.Near)
+	}
+	return fmt.Sprintf("parameter %q is not known%s; known are %s", e.Key, hint, strings.Join(e.Known, ", "))
+}
+
+// Unwrap is ErrInvalid.
+func (e *UnknownParameterError) Unwrap() error { return ErrInvalid }

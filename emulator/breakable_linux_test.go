@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/binary"
 	"os"
+	"path/filepath"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -15,6 +16,7 @@ import (
 	"google.golang.org/grpc/codes"
 
 	"github.com/csiemu/csiemu/emulator"
+	"github.com/csiemu/csiemu/internal/fusefile"
 	"github.com/csiemu/csiemu/internal/kernel"
 	"github.com/csiemu/csiemu/internal/testenv"
 )
@@ -82,6 +84,42 @@ func TestModifyVolumeShapesItsIO(t *testing.T) {
 	require.NoError(t, f.Close())
 	v.down()
 	v.delete()
+}
+
+// A process under a device that died with its emulator is seen by the next one, on
+// both sides, until the volume is attached anew.
+func TestDeadHolderIsSeenByTheNextStart(t *testing.T) {
+	t.Parallel()
+	for name, capability := range map[string]*csi.VolumeCapability{"file system": mountCapability("ext4")} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			testenv.Need(t, kernel.FUSE)
+			b, state := backendCases()[0], shortDir(t)
+			config := emulator.Config{Backend: b.open(t, state), StateDir: state, Nodes: []emulator.Node{{Name: "node-1"}}}
+			d := start(t, config)
+			v := d.create("v", capability, 64*mib, breakable)
+			v.up()
+			require.Empty(t, d.health(v.id))
+			d.stop()
+			require.NoError(t, fusefile.Kill(t.Context(), filepath.Join(state, "volumes", v.id, "breakable")))
+
+			config.Backend = b.open(t, state)
+			next := start(t, config)
+			next.dir, v.d = d.dir, next
+			seen := next.health(v.id)
+			require.Len(t, seen, 1)
+			require.Equal(t, csi.VolumeHealthErrorType_INACCESSIBLE, seen[0].GetStatus())
+			onNode := next.nodeHealth(v.id)
+			require.Len(t, onNode, 1)
+			require.Equal(t, csi.VolumeHealthErrorType_INACCESSIBLE, onNode[0].GetStatus())
+			v.down()
+			v.up()
+			require.Empty(t, next.health(v.id))
+			require.Empty(t, next.nodeHealth(v.id))
+			v.down()
+			v.delete()
+		})
+	}
 }
 
 // The writes of published raw block volumes are held for a group snapshot where

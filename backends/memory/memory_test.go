@@ -302,7 +302,7 @@ func TestParametersOfTheLoopBackendAreKnown(t *testing.T) {
 	require.NoError(t, err)
 	require.Equal(t, backends.Layout{SizeBytes: backends.DefaultBytes, Block: true, Thick: true, DirectIO: true}, l)
 	_, err = b.Plan(backends.Request{Parameters: map[string]string{"colour": "blue"}})
-	require.EqualError(t, err, `plan volume: parameter "colour" is not known (known are directIO, provisioning): invalid argument`)
+	require.EqualError(t, err, `plan volume: parameter "colour" is not known; known are directIO, provisioning`)
 	_, err = b.Plan(backends.Request{Parameters: map[string]string{"provisioning": "fat"}})
 	require.EqualError(t, err, `plan volume: parameter provisioning cannot be "fat" (known are thick, thin): invalid argument`)
 }

@@ -35,7 +35,7 @@ func (*Backend) Plan(r backends.Request) (backends.Layout, error) {
 	for _, key := range slices.Sorted(maps.Keys(r.Parameters)) {
 		values, ok := parameters[key]
 		if !ok {
-			return backends.Layout{}, fmt.Errorf("plan volume: parameter %q is not known (known are %s): %w", key, known(parameters), backends.ErrInvalid)
+			return backends.Layout{}, fmt.Errorf("plan volume: %w", &backends.UnknownParameterError{Key: key, Known: slices.Sorted(maps.Keys(parameters))})
 		}
 		set, ok := values[r.Parameters[key]]
 		if !ok {

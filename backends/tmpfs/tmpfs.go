@@ -72,7 +72,7 @@ const breakableParameter = "breakable"
 func (b *Backend) Plan(r backends.Request) (backends.Layout, error) {
 	for _, key := range slices.Sorted(maps.Keys(r.Parameters)) {
 		if key != breakableParameter {
-			return backends.Layout{}, fmt.Errorf("plan volume: parameter %q is not known (known is %s): %w", key, breakableParameter, backends.ErrInvalid)
+			return backends.Layout{}, fmt.Errorf("plan volume: %w", &backends.UnknownParameterError{Key: key, Known: []string{breakableParameter}})
 		}
 	}
 	if r.Block && r.Filesystem {

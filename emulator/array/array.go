@@ -89,6 +89,9 @@ type Array struct {
 	lingering map[string]backends.Attachment
 	// faultHealth is what faults say is wrong with volumes.
 	faultHealth map[string][]backends.Condition
+	// unfound are the attached volumes whose device start-up could not bring back,
+	// with the reason, until they are attached anew, detached or deleted.
+	unfound map[string]error
 }
 
 // Open loads an array from its store, finishes or undoes what an earlier
@@ -107,7 +110,7 @@ func Open(ctx context.Context, o Options) (*Array, error) {
 		backend: o.Backend, store: o.Store, holder: o.Holder, lock: o.Lock, connected: o.Connected, log: o.Log,
 		pools: newPools(o.Pools, o.DefaultPool), topology: o.Topology, nodeKey: o.NodeTopologyKey,
 		volumes: newCatalog[*Volume](), snapshots: newCatalog[*Snapshot](), groups: newCatalog[*Group](),
-		nodes: map[string]Node{}, present: map[string]bool{}, attached: map[string]int64{}, lingering: map[string]backends.Attachment{}, faultHealth: map[string][]backends.Condition{},
+		nodes: map[string]Node{}, present: map[string]bool{}, attached: map[string]int64{}, lingering: map[string]backends.Attachment{}, faultHealth: map[string][]backends.Condition{}, unfound: map[string]error{},
 	}
 	if err := a.recover(ctx); err != nil {
 		return nil, fmt.Errorf("open array: %w", err)

@@ -97,6 +97,7 @@ func (a *Array) connect(ctx context.Context, v *Volume, t Attachment) (map[strin
 	if err != nil {
 		return nil, err
 	}
+	a.found(v.ID)
 	a.connected(ctx, v)
 	publishContext = maps.Clone(publishContext)
 	if publishContext == nil {
@@ -172,6 +173,7 @@ func (a *Array) Detach(ctx context.Context, volumeID, nodeID string) error {
 			return fmt.Errorf("detach: %w", err)
 		}
 		if next.Device == nil {
+			a.found(v.ID)
 			a.linger(v)
 		}
 		for _, t := range v.Attachments {

@@ -81,7 +81,7 @@ func (a *Array) plan(req CreateRequest) (*Volume, source, error) {
 		return nil, source{}, fmt.Errorf("create volume %q: %d bytes are less than the %d of its source: %w",
 			req.Name, req.RequiredBytes, minBytes, backends.ErrOutOfRange)
 	}
-	layout, err := a.backend.Plan(backends.Request{
+	layout, err := a.layout(backends.Request{
 		RequiredBytes: req.RequiredBytes, LimitBytes: req.LimitBytes, MinBytes: minBytes,
 		Block: types.Block, Filesystem: types.Filesystem, FSTypes: types.FSTypes, Parameters: rest,
 	})

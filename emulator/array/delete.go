@@ -34,6 +34,7 @@ func (a *Array) Delete(ctx context.Context, id string) error {
 	defer a.mu.Unlock()
 	delete(a.lingering, id)
 	delete(a.faultHealth, id)
+	delete(a.unfound, id)
 	return nil
 }
 

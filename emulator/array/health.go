@@ -40,11 +40,23 @@ func (a *Array) SetFaultHealth(id string, conditions []backends.Condition) {
 	a.faultHealth[id] = conditions
 }
 
+// found forgets that start-up did not find the device of a volume.
+func (a *Array) found(id string) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	delete(a.unfound, id)
+}
+
+// DeviceLost is the reason of a volume that is attached, and whose device start-up
+// could not bring back: what was under it is gone, and somebody has it in use.
+const DeviceLost = "DeviceLost"
+
 // Health is what is wrong with a volume: what its backend sees, and what was said
 // by SetHealth or the mutable parameter. A healthy volume has no conditions.
 func (a *Array) Health(ctx context.Context, v *Volume) ([]backends.Condition, error) {
 	a.mu.Lock()
 	said := backends.Conditions(v.Health, a.faultHealth[v.ID])
+	unfound := a.unfound[v.ID]
 	a.mu.Unlock()
 	b, ok := a.backend.(backends.HealthBackend)
 	if !ok {
@@ -53,6 +65,9 @@ func (a *Array) Health(ctx context.Context, v *Volume) ([]backends.Condition, er
 	seen, err := b.Health(ctx, a.bytesOf(v))
 	if err != nil {
 		return nil, fmt.Errorf("look at the health of volume %s: %w", v.ID, err)
+	}
+	if unfound != nil && v.Device != nil && len(seen) == 0 {
+		seen = []backends.Condition{{Status: backends.Inaccessible, Reason: DeviceLost, Message: unfound.Error()}}
 	}
 	return backends.Conditions(said, seen), nil
 }

@@ -95,7 +95,7 @@ func (a *Array) Capacity(ctx context.Context, req backends.Request, segment map[
 	req.Parameters = rest
 	// One byte becomes the smallest volume that the backend makes.
 	req.RequiredBytes = 1
-	smallest, err := a.backend.Plan(req)
+	smallest, err := a.layout(req)
 	if err != nil {
 		return Capacity{}, err
 	}

@@ -129,6 +129,7 @@ func (a *Array) reopen(ctx context.Context, volumes []*Volume, snapshots []*Snap
 	}
 	err := r.Reopen(ctx, held, kept, func(volumeID string, err error) {
 		a.log.WarnContext(ctx, "volume was not found as it was left", "volume", volumeID, "error", err)
+		a.unfound[volumeID] = err
 	})
 	if err != nil {
 		return fmt.Errorf("find devices and mounts again: %w", err)

@@ -1,10 +1,6 @@
 package array
 
-import (
-	"context"
-
-	"github.com/csiemu/csiemu/emulator/access"
-)
+import "context"
 
 // Authorize returns backends.ErrUnauthenticated where the class of a volume
 // demands secrets for a call and those that came, of which it gets the digests
@@ -38,20 +34,4 @@ func (a *Array) AuthorizeGroup(groupID, method string, digests map[string]string
 		}
 	}
 	return nil
-}
-
-// FaultParameter is the StorageClass parameter with faults for the volumes of the
-// class, one a line in the form of fault.Parse. The emulator reads it.
-const FaultParameter = "fault"
-
-// splitParameters takes what the array keeps for itself out of the parameters of
-// a class: the capacity pool, the demand for secrets and the faults.
-func (a *Array) splitParameters(parameters map[string]string) (pool string, demand access.Demand, rest map[string]string, err error) {
-	demand, rest, err = access.TakeDemand(parameters)
-	if err != nil {
-		return "", access.Demand{}, nil, err
-	}
-	delete(rest, FaultParameter)
-	pool, rest, err = a.pools.choose(rest)
-	return pool, demand, rest, err
 }
