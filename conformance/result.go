@@ -34,6 +34,8 @@ type Result struct {
 	// Detail is what was wanted and what came instead, or why the row was
 	// skipped; empty for Pass.
 	Detail string `json:"detail,omitempty"`
+	// Left is what the row made and could not take away, each with the reason.
+	Left []string `json:"left,omitempty"`
 	// Seconds is how long the row took.
 	Seconds float64 `json:"seconds"`
 }
@@ -49,7 +51,7 @@ func (t Test) Check(ctx context.Context, target *Target) Result {
 		r.cleanups = r.cleanups[:len(r.cleanups)-1]
 		r.do(last)
 	}
-	result := Result{RPC: t.RPC, Name: t.Name, Clause: t.Clause, Level: t.Level, Outcome: Pass, Seconds: time.Since(began).Seconds()}
+	result := Result{RPC: t.RPC, Name: t.Name, Clause: t.Clause, Level: t.Level, Outcome: Pass, Left: r.left, Seconds: time.Since(began).Seconds()}
 	switch {
 	case len(r.errors) > 0:
 		result.Outcome, result.Detail = Fail, strings.Join(r.errors, "; ")
@@ -65,6 +67,7 @@ type recorder struct {
 	ctx      context.Context
 	cleanups []func()
 	errors   []string
+	left     []string
 	skipped  bool
 	reason   string
 }

@@ -2,6 +2,7 @@ package conformance
 
 import (
 	"context"
+	"fmt"
 	"maps"
 	"sync"
 	"time"
@@ -30,8 +31,11 @@ func (c *check) cut(r *csi.CreateSnapshotRequest) (*csi.CreateSnapshotResponse, 
 			if err != nil {
 				return unlessClear(err) // a clear answer says that there is none
 			}
-			_, err = c.controller.DeleteSnapshot(ctx, &csi.DeleteSnapshotRequest{SnapshotId: resp.GetSnapshot().GetSnapshotId()})
-			return err
+			id := resp.GetSnapshot().GetSnapshotId()
+			if _, err := c.controller.DeleteSnapshot(ctx, &csi.DeleteSnapshotRequest{SnapshotId: id}); err != nil {
+				return fmt.Errorf("its id is %s: %w", id, err)
+			}
+			return nil
 		})
 	}
 	return resp, err

@@ -2,6 +2,7 @@ package conformance
 
 import (
 	"context"
+	"fmt"
 	"slices"
 	"time"
 
@@ -36,6 +37,9 @@ func (c *check) undoAll() {
 		c.undos = c.undos[:len(c.undos)-1]
 		if err := retry(ctx, last.call); err != nil {
 			c.Errorf("take away %s: %v", last.what, err)
+			if r, ok := c.T.(*recorder); ok {
+				r.left = append(r.left, fmt.Sprintf("%s: %v", last.what, err))
+			}
 		}
 	}
 }

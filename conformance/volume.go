@@ -2,6 +2,7 @@ package conformance
 
 import (
 	"context"
+	"fmt"
 	"maps"
 
 	"github.com/container-storage-interface/spec/lib/go/csi"
@@ -62,8 +63,11 @@ func (c *check) create(r *csi.CreateVolumeRequest) (*csi.CreateVolumeResponse, e
 			if err != nil {
 				return unlessClear(err) // a clear answer says that there is none
 			}
-			_, err = c.controller.DeleteVolume(ctx, &csi.DeleteVolumeRequest{VolumeId: resp.GetVolume().GetVolumeId()})
-			return err
+			id := resp.GetVolume().GetVolumeId()
+			if _, err := c.controller.DeleteVolume(ctx, &csi.DeleteVolumeRequest{VolumeId: id}); err != nil {
+				return fmt.Errorf("its id is %s: %w", id, err)
+			}
+			return nil
 		})
 	}
 	return resp, err

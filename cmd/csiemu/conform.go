@@ -32,8 +32,11 @@ const conformText = `Hold a driver against the specification of CSI 1.13, clause
 table of rows that pass, fail or are skipped with the reason. Volumes are made,
 published, filled and taken away again: give a driver that nobody depends on.
 
-Exit status: 0 no row failed, 1 a row failed or something was left behind, 2 wrong
-command line or no driver at the endpoint.`
+A row that SIGINT or SIGTERM interrupts still takes away what it made, and what it
+cannot take away is named.
+
+Exit status: 0 no row failed, 1 a row failed, was interrupted or left something
+behind, 2 wrong command line or no driver at the endpoint.`
 
 const conformExample = `  csiemu conform --endpoint unix:///run/csi/csi.sock --size 1GiB
   csiemu conform --endpoint unix:///run/controller.sock --node-endpoint unix:///run/node.sock --run '^Node'
@@ -134,9 +137,9 @@ func (f *conformFlags) conform(ctx context.Context, out io.Writer) (err error) {
 	table := newTable(out, tests, f.output)
 	table.begin(report)
 	for _, test := range tests {
-		result := test.Check(ctx, target)
-		if ctx.Err() != nil {
-			return fmt.Errorf("interrupted after %d of %d rows", len(report.Rows), len(tests))
+		result, err := checkRow(ctx, test, target)
+		if err != nil {
+			return fmt.Errorf("interrupted after %d of %d rows: %w", len(report.Rows), len(tests), err)
 		}
 		report.add(result)
 		table.row(result)

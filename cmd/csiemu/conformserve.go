@@ -6,6 +6,8 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"strings"
+	"time"
 
 	"github.com/container-storage-interface/spec/lib/go/csi"
 
@@ -20,6 +22,8 @@ const (
 	backendVolumeBytes = 32 << 20
 	// backendAttachLimit is few enough to be reached by a row.
 	backendAttachLimit = 8
+	// leftLimit bounds the question what is left.
+	leftLimit = 10 * time.Second
 )
 
 // serveTarget serves an emulator with two nodes in a directory below target.Dir,
@@ -61,7 +65,9 @@ func serveTarget(ctx context.Context, backend string, target *conformance.Target
 	target.Controller, target.Dir = conn, dir
 	describe(backend, config.Nodes[1].Name, target)
 	return func() error {
-		left := leftInArray(context.WithoutCancel(ctx), csi.NewControllerClient(conn))
+		asking, asked := context.WithTimeout(context.WithoutCancel(ctx), leftLimit)
+		defer asked()
+		left := leftInArray(asking, csi.NewControllerClient(conn))
 		err := errors.Join(left, conn.Close())
 		stop()
 		return errors.Join(err, <-served, emu.Close(), removeUnused(ctx, dir), os.RemoveAll(sockets))
@@ -128,8 +134,15 @@ func leftInArray(ctx context.Context, controller csi.ControllerClient) error {
 	if err != nil {
 		return fmt.Errorf("list what is left: %w", err)
 	}
-	if v, s := len(volumes.GetEntries()), len(snapshots.GetEntries()); v+s > 0 {
-		return fmt.Errorf("the rows left %d volumes and %d snapshots", v, s)
+	var left []string
+	for _, v := range volumes.GetEntries() {
+		left = append(left, "volume "+v.GetVolume().GetVolumeId())
+	}
+	for _, s := range snapshots.GetEntries() {
+		left = append(left, "snapshot "+s.GetSnapshot().GetSnapshotId())
+	}
+	if len(left) > 0 {
+		return fmt.Errorf("the rows left %s", strings.Join(left, ", "))
 	}
 	return nil
 }
