@@ -23,10 +23,10 @@ export PATH := $(PATH):/usr/sbin:/sbin
 TEST  := $(GO) test -race -shuffle=on -p $(shell nproc 2>/dev/null || echo 2) -timeout 20m
 
 .DEFAULT_GOAL := help
-.PHONY: help run build test test-vm e2e conform lint fmt bench fuzz soak packages clean
+.PHONY: help run build test test-vm e2e bench-attacher conform lint fmt bench fuzz soak packages clean
 
 help: ## list these targets
-	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## / {printf "  make %-10s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## / {printf "  make %-15s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
 
 run: packages ## show the life of a volume (ARGS="--backend loop", "--help")
 	@$(GO) run ./cmd/csiemu demo $(ARGS)
@@ -41,9 +41,10 @@ test-vm: ## run the kernel tests in a virtual machine (VM_PACKAGES)
 	@tools/packages.sh vm
 	@testvm/run.sh $(VM_PACKAGES)
 
-e2e: ## have Kubernetes' storage sidecars call the double, beside a real API server (ARGS="-update")
+e2e: ## run the tests beside a real Kubernetes, as root also with nodes; the first run builds it (ARGS="-update")
+	@tools/packages.sh e2e
 	cd e2e && $(GO) run ./build
-	cd e2e && $(GO) test -count=1 -parallel 6 -timeout 10m $(ARGS) ./...
+	cd e2e && $(GO) test -count=1 -parallel 6 -timeout 30m $(ARGS) ./...
 
 conform: build packages ## hold each backend's driver against CSI 1.13, row by row (BACKENDS, ARGS="--must-only")
 	@failed=0; for backend in $(BACKENDS); do \
@@ -53,6 +54,7 @@ conform: build packages ## hold each backend's driver against CSI 1.13, row by r
 
 lint: ## check style, imports and that it builds on other systems
 	$(TOOL) golangci-lint run --allow-parallel-runners $(PKGS)
+	cd e2e && $(GO) tool -modfile=../tools/go.mod golangci-lint run --allow-parallel-runners --config ../.golangci.yml ./...
 	$(TOOL) golangci-lint fmt --diff
 	$(GO) mod tidy -diff
 	GOOS=darwin CGO_ENABLED=0 $(GO) vet $(PKGS)

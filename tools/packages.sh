@@ -2,16 +2,17 @@
 # Says which Debian packages a task lacks on this machine, and installs them
 # when it may: as root where there is apt-get. Task "test" only warns (tests say
 # themselves what they skip and why), and so does "browser", which is for the tests
-# of pages. Task "vm" fails.
+# of pages. Task "e2e" warns too: what needs no nodes runs without. Task "vm" fails.
 #
-#   tools/packages.sh test|vm|browser
-PATH=$PATH:/usr/sbin:/sbin
+#   tools/packages.sh test|vm|e2e|browser
+PATH=$PATH:/usr/sbin:/sbin:/usr/lib/cni
 
 case ${1-} in
 test) need='mkfs.ext4:e2fsprogs mkfs.xfs:xfsprogs mkfs.btrfs:btrfs-progs cc:gcc cc:libc6-dev' ;;
 vm) need='mkfs.ext4:e2fsprogs mkfs.xfs:xfsprogs mkfs.btrfs:btrfs-progs qemu-system-x86_64:qemu-system-x86 busybox:busybox-static cpio:cpio' ;;
+e2e) need='containerd:containerd runc:runc host-local:containernetworking-plugins ip:iproute2 losetup:mount mkfs.ext4:e2fsprogs' ;;
 browser) need='chromium:chromium' ;;
-*) echo "usage: $0 test|vm|browser" >&2 && exit 2 ;;
+*) echo "usage: $0 test|vm|e2e|browser" >&2 && exit 2 ;;
 esac
 
 missing() {
