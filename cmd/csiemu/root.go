@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"os"
 	"strings"
 
 	"github.com/spf13/cobra"
@@ -17,7 +18,8 @@ over real volumes (loop devices, tmpfs) on one machine.
 
 Every flag is also an environment variable: --state-dir is CSIEMU_STATE_DIR, and
 flags that repeat take several values with commas between them. A flag on the
-command line wins. --endpoint is CSI_ENDPOINT as well; CSIEMU_ENDPOINT wins over it.
+command line wins, and a variable that is nearly one of them is warned about.
+--endpoint is CSI_ENDPOINT as well; CSIEMU_ENDPOINT wins over it.
 
 Exit status: 0 done, 1 failed while running, 2 wrong command line.`
 
@@ -64,13 +66,14 @@ func newRoot(lookup lookupFunc) *cobra.Command {
 		SilenceUsage:  true,
 		RunE:          func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
 		PersistentPreRunE: func(cmd *cobra.Command, _ []string) error {
+			warnOfVariables(cmd.ErrOrStderr(), cmd.Root(), os.Environ())
 			return fromEnvironment(cmd.Flags(), lookup)
 		},
 	}
 	root.CompletionOptions.HiddenDefaultCmd = true
 	root.SetFlagErrorFunc(func(_ *cobra.Command, err error) error { return wrongFlag(err) })
 	root.SetVersionTemplate(versionText())
-	root.AddCommand(newServe(), newCalls(), newFault(), newGet(), newDemo(), newConform(), newDoctor(), newVersion())
+	root.AddCommand(newServe(), newCalls(), newFault(), newGet(), newDemo(), newConform(), newDoctor(), newRegistrar(), newAttacher(), newVersion())
 	return root
 }
 

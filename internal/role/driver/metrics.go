@@ -1,0 +1,44 @@
+package driver
+
+import (
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"google.golang.org/grpc/status"
+)
+
+// operations is the metric that all CSI sidecars have; nil counts nothing. Its
+// name, labels and buckets are those of csi-lib-utils, so that dashboards fit.
+type operations struct{ seconds *prometheus.HistogramVec }
+
+func register(registerer prometheus.Registerer) (*operations, error) {
+	if registerer == nil {
+		return nil, nil
+	}
+	seconds := prometheus.NewHistogramVec(prometheus.HistogramOpts{
+		Subsystem: "csi_sidecar", Name: "operations_seconds",
+		Help:    "Duration of calls of the CSI driver, with their gRPC status code.",
+		Buckets: []float64{.1, .25, .5, 1, 2.5, 5, 10, 15, 25, 50, 120, 300, 600},
+	}, []string{"driver_name", "method_name", "grpc_status_code"})
+	err := registerer.Register(seconds)
+	var already prometheus.AlreadyRegisteredError
+	if errors.As(err, &already) {
+		known, is := already.ExistingCollector.(*prometheus.HistogramVec)
+		if !is {
+			return nil, fmt.Errorf("register csi_sidecar_operations_seconds: %w", err)
+		}
+		return &operations{known}, nil
+	}
+	if err != nil {
+		return nil, fmt.Errorf("register csi_sidecar_operations_seconds: %w", err)
+	}
+	return &operations{seconds}, nil
+}
+
+func (o *operations) observe(driver, method string, took time.Duration, err error) {
+	if o != nil {
+		o.seconds.WithLabelValues(driver, method, status.Code(err).String()).Observe(took.Seconds())
+	}
+}
