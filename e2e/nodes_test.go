@@ -96,10 +96,23 @@ func create(t *testing.T, s *stage, n *cluster.Node) *csi.Volume {
 
 // pod makes a pod that waits, with the claim of the stage at /data, and waits until
 // it runs.
-func (s *stage) pod(name string) {
+func (s *stage) pod(name string, edits ...func(*core.Pod)) {
+	s.Helper()
+	s.makePod(name, edits...)
+	s.running(name)
+}
+
+// running waits until a pod runs.
+func (s *stage) running(name string) {
+	s.Helper()
+	until(s, s.client.CoreV1().Pods(namespace).Watch, name, func(p *core.Pod) bool { return p.Status.Phase == core.PodRunning })
+}
+
+// makePod is pod without the wait.
+func (s *stage) makePod(name string, edits ...func(*core.Pod)) {
 	s.Helper()
 	now := int64(1)
-	_, err := s.client.CoreV1().Pods(namespace).Create(s.ctx, &core.Pod{
+	p := &core.Pod{
 		ObjectMeta: metav1.ObjectMeta{Name: name},
 		Spec: core.PodSpec{
 			TerminationGracePeriodSeconds: &now,
@@ -111,9 +124,12 @@ func (s *stage) pod(name string) {
 				PersistentVolumeClaim: &core.PersistentVolumeClaimVolumeSource{ClaimName: s.name},
 			}}},
 		},
-	}, metav1.CreateOptions{})
+	}
+	for _, edit := range edits {
+		edit(p)
+	}
+	_, err := s.client.CoreV1().Pods(namespace).Create(s.ctx, p, metav1.CreateOptions{})
 	require.NoError(s, err)
-	until(s, s.client.CoreV1().Pods(namespace).Watch, name, func(p *core.Pod) bool { return p.Status.Phase == core.PodRunning })
 }
 
 // unpod deletes a pod and waits until it is gone.

@@ -31,16 +31,20 @@ func storageOf(gibs int64) core.ResourceList {
 
 // claim makes a claim of so many GiB, for a volume (by the name of its object) or
 // for a new one.
-func (s *stage) claim(name string, gibs int64, volume string) {
+func (s *stage) claim(name string, gibs int64, volume string, edits ...func(*core.PersistentVolumeClaim)) {
 	s.Helper()
-	_, err := s.client.CoreV1().PersistentVolumeClaims(namespace).Create(s.ctx, &core.PersistentVolumeClaim{
+	c := &core.PersistentVolumeClaim{
 		ObjectMeta: metav1.ObjectMeta{Name: name},
 		Spec: core.PersistentVolumeClaimSpec{
 			StorageClassName: &s.name, VolumeName: volume,
 			AccessModes: []core.PersistentVolumeAccessMode{core.ReadWriteOnce},
 			Resources:   core.VolumeResourceRequirements{Requests: storageOf(gibs)},
 		},
-	}, metav1.CreateOptions{})
+	}
+	for _, edit := range edits {
+		edit(c)
+	}
+	_, err := s.client.CoreV1().PersistentVolumeClaims(namespace).Create(s.ctx, c, metav1.CreateOptions{})
 	require.NoError(s, err)
 }
 
@@ -80,9 +84,9 @@ func (s *stage) ask(claim string, gibs int64) {
 }
 
 // persistent makes the object, with the name of the stage, of a volume of 1 GiB.
-func (s *stage) persistent(v *csi.Volume) {
+func (s *stage) persistent(v *csi.Volume, edits ...func(*core.PersistentVolume)) {
 	s.Helper()
-	_, err := s.client.CoreV1().PersistentVolumes().Create(s.ctx, &core.PersistentVolume{
+	pv := &core.PersistentVolume{
 		ObjectMeta: metav1.ObjectMeta{Name: s.name},
 		Spec: core.PersistentVolumeSpec{
 			StorageClassName: s.name, Capacity: storageOf(1), AccessModes: []core.PersistentVolumeAccessMode{core.ReadWriteOnce},
@@ -90,7 +94,11 @@ func (s *stage) persistent(v *csi.Volume) {
 				Driver: s.driver, VolumeHandle: v.GetVolumeId(), VolumeAttributes: v.GetVolumeContext(), FSType: "ext4",
 			}},
 		},
-	}, metav1.CreateOptions{})
+	}
+	for _, edit := range edits {
+		edit(pv)
+	}
+	_, err := s.client.CoreV1().PersistentVolumes().Create(s.ctx, pv, metav1.CreateOptions{})
 	require.NoError(s, err)
 }
 
