@@ -102,9 +102,16 @@ func objectionToTopologyValue(key, value string) string {
 	return fmt.Sprintf("the value %q of key %q must be 1 to 63 of [A-Za-z0-9-_.], alphanumeric at both ends", value, key)
 }
 
+// serviceAccountTokens is the key under which a kubelet sends tokens as a secret
+// (CSIDriver.spec.serviceAccountTokenInSecrets), though it has not the form of a key.
+const serviceAccountTokens = "csi.storage.k8s.io/serviceAccount.tokens"
+
 // secretKey reports whether the key of a secret has the form of "Secrets
-// Requirements".
+// Requirements", or is the one that every kubelet sends without it.
 func secretKey(key string) bool {
+	if key == serviceAccountTokens {
+		return true
+	}
 	for i := range len(key) {
 		if c := key[i]; !alphanumeric(c) && c != '-' && c != '_' && c != '.' {
 			return false

@@ -140,6 +140,15 @@ var limitCases = map[string]struct {
 	"secret key that is empty": {
 		createVolume(func(r *csi.CreateVolumeRequest) { r.Secrets = map[string]string{"": "x"} }), codes.InvalidArgument, "secrets",
 	},
+	"secret key of a kubelet": {
+		createVolume(func(r *csi.CreateVolumeRequest) {
+			r.Secrets = map[string]string{"csi.storage.k8s.io/serviceAccount.tokens": "x"}
+		}), good, "",
+	},
+	"secret key like that of a kubelet": {
+		createVolume(func(r *csi.CreateVolumeRequest) { r.Secrets = map[string]string{"csi.storage.k8s.io/other": "x"} }),
+		codes.InvalidArgument, "secrets has a key that is not of",
+	},
 	"secret key of all kinds": {
 		createVolume(func(r *csi.CreateVolumeRequest) { r.Secrets = map[string]string{"a-B_9.": ""} }), good, "",
 	},
