@@ -181,7 +181,7 @@ func onConflict(ctx context.Context, do func() error) error {
 	var err error
 	for range times {
 		err = do()
-		if err == nil || !(apierrors.IsConflict(err) || apierrors.IsAlreadyExists(err)) {
+		if !apierrors.IsConflict(err) && !apierrors.IsAlreadyExists(err) {
 			return err
 		}
 		if pause.wait(ctx) != nil {

@@ -171,7 +171,6 @@ func TestConflictsAreTriedAgain(t *testing.T) {
 	})
 }
 
-
 // A former driver's entry, annotation and labels go before the new one's come.
 func TestADriverThatComesBackWithAnotherNameIsWrittenInItsPlace(t *testing.T) {
 	t.Parallel()

@@ -22,9 +22,6 @@ import (
 	registerapi "k8s.io/kubelet/pkg/apis/pluginregistration/v1"
 )
 
-// soon bounds waits for what happens at once on a machine that is not busy.
-const soon = 30 * time.Second
-
 // kubelet is the kubelet's side of registration, as Kubernetes 1.37 has it: a watch of
 // the directory, a loop that unregisters and registers, a back-off for each path.
 type kubelet struct {

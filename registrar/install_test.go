@@ -102,7 +102,6 @@ func TestATopologyValueThatCollidesIsAnError(t *testing.T) {
 	})
 }
 
-
 // What NodeGetInfo may leave out or get wrong, as TestInstallCSIDriver has it.
 func TestAnswersOfNodeGetInfo(t *testing.T) {
 	t.Parallel()

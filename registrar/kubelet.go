@@ -215,6 +215,8 @@ func (k *kubelet) look(ctx context.Context) error {
 	case err != nil:
 		k.report.problem(partRegistration, fmt.Errorf("look at registration socket %s: %w", k.offer.path, err), nil)
 		return nil
+	case ours && k.offer.ended():
+		return k.lost(ctx, "the server behind the registration socket ended")
 	case ours:
 		return nil
 	case other == nil:

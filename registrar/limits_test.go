@@ -59,7 +59,6 @@ func TestLegacyLimitKeys(t *testing.T) {
 	require.Len(t, registrar.LegacyLimitKey(strings.Repeat("a", 39)), 62, "62 characters are not shortened")
 }
 
-
 // As TestSyncDriverUpdater: the period follows the object, and no object is no period.
 func TestThePeriodOfTheRefreshFollowsTheObject(t *testing.T) {
 	t.Parallel()

@@ -23,7 +23,8 @@ type offer struct {
 	// socket is the file that was put there.
 	socket fs.FileInfo
 	server *grpc.Server
-	served chan error
+	// served is closed when it has ended.
+	served chan struct{}
 }
 
 // longestPath is the room for a path in sockaddr_un (unix(7)), without its zero byte.
@@ -74,7 +75,7 @@ func put(ctx context.Context, path string, service registerapi.RegistrationServe
 	if err := os.Chmod(made, 0o600); err != nil {
 		return nil, err
 	}
-	o = &offer{path: path, server: grpc.NewServer(), served: make(chan error, 1)}
+	o = &offer{path: path, server: grpc.NewServer(), served: make(chan struct{})}
 	if o.socket, err = os.Lstat(made); err != nil {
 		return nil, err
 	}
@@ -82,7 +83,10 @@ func put(ctx context.Context, path string, service registerapi.RegistrationServe
 	if err := os.Rename(made, path); err != nil {
 		return nil, err
 	}
-	go func() { o.served <- o.server.Serve(l) }()
+	go func() {
+		defer close(o.served)
+		_ = o.server.Serve(l) // ended tells that it did by itself
+	}()
 	return o, nil
 }
 
@@ -126,6 +130,16 @@ func (o *offer) withdraw() error {
 		return fmt.Errorf("take registration socket %s away: %w", o.path, err)
 	}
 	return nil
+}
+
+// ended reports whether the server has ended by itself: it cannot accept any more.
+func (o *offer) ended() bool {
+	select {
+	case <-o.served:
+		return true
+	default:
+		return false
+	}
 }
 
 // end ends the server of an offer whose socket is not in place any more.

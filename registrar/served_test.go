@@ -18,10 +18,13 @@ import (
 	"github.com/csiemu/csiemu/registrar"
 )
 
+// soon bounds waits for what happens at once on a machine that is not busy.
+const soon = 30 * time.Second
+
 // shortDir is a directory with a path short enough for sockets in it.
 func shortDir(t *testing.T) string {
 	t.Helper()
-	dir, err := os.MkdirTemp("", "r")
+	dir, err := os.MkdirTemp("", "r") //nolint:usetesting // t.TempDir has the test's name in it, too long for a socket
 	require.NoError(t, err)
 	t.Cleanup(func() { require.NoError(t, os.RemoveAll(dir)) })
 	return dir
@@ -76,7 +79,7 @@ func serveDriver(t *testing.T, path string, double *csitest.Double) (stop func()
 	go func() { served <- server.Serve(l) }()
 	stop = sync.OnceFunc(func() {
 		server.Stop()
-		<-served
+		require.NoError(t, <-served)
 	})
 	t.Cleanup(stop)
 	return stop

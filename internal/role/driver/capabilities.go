@@ -10,12 +10,15 @@ import (
 // Capabilities are what a service of a driver can do. The zero value can nothing.
 type Capabilities[T ~int32] map[T]bool
 
-// Sets of the services. The names of their members are those of the specification.
-type (
-	ControllerCapabilities = Capabilities[csi.ControllerServiceCapability_RPC_Type]
-	NodeCapabilities       = Capabilities[csi.NodeServiceCapability_RPC_Type]
-	GroupCapabilities      = Capabilities[csi.GroupControllerServiceCapability_RPC_Type]
-)
+// ControllerCapabilities are those of the controller service. The names of the
+// members are those of the specification.
+type ControllerCapabilities = Capabilities[csi.ControllerServiceCapability_RPC_Type]
+
+// NodeCapabilities are those of the node service.
+type NodeCapabilities = Capabilities[csi.NodeServiceCapability_RPC_Type]
+
+// GroupCapabilities are those of the group controller service.
+type GroupCapabilities = Capabilities[csi.GroupControllerServiceCapability_RPC_Type]
 
 // Has reports whether all of them are there.
 func (c Capabilities[T]) Has(all ...T) bool {

@@ -47,7 +47,7 @@ func (i *identity) Probe(ctx context.Context, r *csi.ProbeRequest) (*csi.ProbeRe
 // socket is a path short enough for a socket.
 func socket(t *testing.T) string {
 	t.Helper()
-	dir, err := os.MkdirTemp("", "d")
+	dir, err := os.MkdirTemp("", "d") //nolint:usetesting // t.TempDir has the test's name in it, too long for a socket
 	require.NoError(t, err)
 	t.Cleanup(func() { require.NoError(t, os.RemoveAll(dir)) })
 	return filepath.Join(dir, "csi.sock")
@@ -65,7 +65,7 @@ func serve(t *testing.T, path string, i *identity) (stop func()) {
 	go func() { served <- server.Serve(l) }()
 	stop = sync.OnceFunc(func() {
 		server.Stop()
-		<-served
+		require.NoError(t, <-served)
 	})
 	t.Cleanup(stop)
 	return stop

@@ -136,7 +136,9 @@ func (s *Server) Serve(ctx context.Context) error {
 	if errors.Is(err, context.DeadlineExceeded) {
 		err = server.Close()
 	}
-	<-served
+	if ended := <-served; !errors.Is(ended, http.ErrServerClosed) {
+		err = errors.Join(err, ended)
+	}
 	if err != nil {
 		return fmt.Errorf("end HTTP on %s: %w", s.config.Address, err)
 	}

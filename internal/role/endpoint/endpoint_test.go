@@ -166,7 +166,7 @@ func TestARequestUnderWayDoesNotHoldTheEnd(t *testing.T) {
 
 func TestSocketsOfOthers(t *testing.T) {
 	t.Parallel()
-	dir, err := os.MkdirTemp("", "e")
+	dir, err := os.MkdirTemp("", "e") //nolint:usetesting // t.TempDir has the test's name in it, too long for a socket
 	require.NoError(t, err)
 	t.Cleanup(func() { require.NoError(t, os.RemoveAll(dir)) })
 	path := filepath.Join(dir, "http.sock")
