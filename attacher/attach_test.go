@@ -44,8 +44,8 @@ func TestAttach(t *testing.T) {
 			f.server.Put(put(vaOf(vaName, pvName), func(va *storagev1.VolumeAttachment) { va.Finalizers = []string{"other/two"} }))
 			f.start()
 			f.attached()
-			require.Equal(f, []string{"other/one", finalizer}, f.pv().Finalizers)
-			require.Equal(f, []string{"other/two", finalizer}, f.va().Finalizers)
+			require.ElementsMatch(f, []string{"other/one", finalizer}, f.pv().Finalizers)
+			require.ElementsMatch(f, []string{"other/two", finalizer}, f.va().Finalizers)
 		},
 		"annotations of others stay": func(f *fixture) {
 			f.server.Put(put(vaOf(vaName, pvName), func(va *storagev1.VolumeAttachment) { va.Annotations = map[string]string{"a/b~c": "d"} }))
@@ -274,13 +274,24 @@ func TestAttachThatFails(t *testing.T) {
 func TestAttachIsTriedAgain(t *testing.T) {
 	t.Parallel()
 	for name, prepare := range map[string]func(f *fixture){
-		"the driver fails":                   func(f *fixture) { f.double.Inject("ControllerPublishVolume: 2*return(UNAVAILABLE)->ok") },
-		"the volume's finalizer is refused":  func(f *fixture) { f.refuse(2, "patch persistentvolumes/pv") },
-		"the claim is refused":               func(f *fixture) { f.refuse(2, "patch volumeattachments/va") },
-		"the status is refused":              func(f *fixture) { f.refuse(2, "patch volumeattachments/va/status") },
-		"the secret comes late":              func(f *fixture) { f.server.Put(put(pvOf(pvName, f.handle), withSecret)) },
-		"the error cannot be recorded":       func(f *fixture) { f.double.Inject("ControllerPublishVolume: 1*return(INTERNAL)->ok"); f.refuse(1, "patch volumeattachments/va/status") },
-		"the driver answers after the limit": func(f *fixture) { f.config.Timeout = time.Second; f.double.Inject("ControllerPublishVolume: 1*sleep(2s)->ok") },
+		"the driver fails":                  func(f *fixture) { f.double.Inject("ControllerPublishVolume: 2*return(UNAVAILABLE)->ok") },
+		"the volume's finalizer is refused": func(f *fixture) { f.refuse(2, "patch persistentvolumes/pv") },
+		"the claim is refused":              func(f *fixture) { f.refuse(2, "patch volumeattachments/va") },
+		"the status is refused":             func(f *fixture) { f.refuse(2, "patch volumeattachments/va/status") },
+		"the secret comes late":             func(f *fixture) { f.server.Put(put(pvOf(pvName, f.handle), withSecret)) },
+		"the error cannot be recorded": func(f *fixture) {
+			f.double.Inject("ControllerPublishVolume: 1*return(INTERNAL)->ok")
+			f.refuse(1, "patch volumeattachments/va/status")
+		},
+		"an unknown volume, and the error cannot be recorded": func(f *fixture) {
+			f.server.Delete("persistentvolumes", "", pvName)
+			f.refuse(1, "patch volumeattachments/va/status")
+			time.AfterFunc(5*time.Second, func() { f.server.Put(pvOf(pvName, f.handle)) })
+		},
+		"the driver answers after the limit": func(f *fixture) {
+			f.config.Timeout = time.Second
+			f.double.Inject("ControllerPublishVolume: 1*sleep(2s)->ok")
+		},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()

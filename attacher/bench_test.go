@@ -50,11 +50,15 @@ func (instant) ControllerUnpublishVolume(context.Context, *csi.ControllerUnpubli
 }
 
 // drive serves the driver in memory.
-func drive(tb testing.TB) *grpc.ClientConn {
+func drive(tb testing.TB, driver interface {
+	csi.IdentityServer
+	csi.ControllerServer
+},
+) *grpc.ClientConn {
 	listener := bufconn.Listen(1 << 20)
 	server := grpc.NewServer()
-	csi.RegisterIdentityServer(server, instant{})
-	csi.RegisterControllerServer(server, instant{})
+	csi.RegisterIdentityServer(server, driver)
+	csi.RegisterControllerServer(server, driver)
 	go func() { _ = server.Serve(listener) }()
 	conn, err := grpc.NewClient("passthrough:///driver", grpc.WithTransportCredentials(insecure.NewCredentials()),
 		grpc.WithContextDialer(func(ctx context.Context, _ string) (net.Conn, error) { return listener.DialContext(ctx) }))
@@ -75,7 +79,7 @@ func BenchmarkLife(b *testing.B) {
 	ctx, cancel := context.WithCancel(context.Background())
 	done := make(chan error, 1)
 	go func() {
-		done <- attacher.Run(ctx, attacher.Config{Client: server.Client(), Conn: drive(b), ReconcilePeriod: -1})
+		done <- attacher.Run(ctx, attacher.Config{Client: server.Client(), Conn: drive(b, instant{}), ReconcilePeriod: -1})
 	}()
 	watch, err := server.Client().StorageV1().VolumeAttachments().Watch(ctx, listOptions)
 	require.NoError(b, err)
@@ -132,7 +136,7 @@ func BenchmarkMemory(b *testing.B) {
 		ctx, cancel := context.WithCancel(context.Background())
 		done := make(chan error, 1)
 		go func() {
-			done <- attacher.Run(ctx, attacher.Config{Client: server.Client(), Conn: drive(b), ReconcilePeriod: -1, Status: status})
+			done <- attacher.Run(ctx, attacher.Config{Client: server.Client(), Conn: drive(b, instant{}), ReconcilePeriod: -1, Status: status})
 		}()
 		for status.Ready() != nil {
 			runtime.Gosched()

@@ -65,6 +65,22 @@ func TestCachesThatAreBlindDuringTheWholeLife(t *testing.T) {
 		require.Equal(f, attachWrites, f.writes())
 		f.server.Release("volumeattachments")
 		f.server.Release("persistentvolumes")
+		f.settle()
+
+		f.server.Delete("volumeattachments", "", vaName)
+		f.pass(time.Minute)
+		require.True(f, f.gone())
+		f.double.Journal().WantCount(f, 1, "ControllerUnpublishVolume")
+		require.Equal(f, append(attachWrites[:3:3], "patch volumeattachments/va"), f.writes())
+		f.server.Release("volumeattachments")
+		f.server.Release("persistentvolumes")
+		f.settle()
+
+		f.server.Delete("persistentvolumes", "", pvName)
+		f.pass(time.Minute)
+		require.Len(f, f.writes(), 5)
+		f.server.Release("volumeattachments")
+		f.server.Release("persistentvolumes")
 	})
 }
 
@@ -162,7 +178,7 @@ func TestFinalizersThatOthersChangeMeanwhile(t *testing.T) {
 		f.server.Put(vaOf(vaName, pvName))
 		f.settle() // at the first attempt
 		f.attached()
-		require.Equal(f, []string{"kubernetes.io/pv-protection", finalizer}, f.pv().Finalizers)
+		require.ElementsMatch(f, []string{"kubernetes.io/pv-protection", finalizer}, f.pv().Finalizers)
 		f.server.Release("persistentvolumes")
 	})
 }
@@ -236,6 +252,8 @@ func TestAccessModes(t *testing.T) {
 		"RWX":              {modes: []corev1.PersistentVolumeAccessMode{rwx}, without: "MULTI_NODE_MULTI_WRITER", with: "MULTI_NODE_MULTI_WRITER"},
 		"RWX and others":   {modes: []corev1.PersistentVolumeAccessMode{rwo, rox, rwx}, without: "MULTI_NODE_MULTI_WRITER", with: "MULTI_NODE_MULTI_WRITER"},
 		"RWOP":             {modes: []corev1.PersistentVolumeAccessMode{rwop}, without: "SINGLE_NODE_WRITER", with: "SINGLE_NODE_SINGLE_WRITER"},
+		"RWOP with ROX":    {modes: []corev1.PersistentVolumeAccessMode{rwop, rox}, fails: true},
+		"RWX, block":       {modes: []corev1.PersistentVolumeAccessMode{rwx}, without: "MULTI_NODE_MULTI_WRITER", with: "MULTI_NODE_MULTI_WRITER", block: true},
 		"RWOP with others": {modes: []corev1.PersistentVolumeAccessMode{rwop, rwo}, fails: true},
 		"ROX with RWO":     {modes: []corev1.PersistentVolumeAccessMode{rox, rwo}, fails: true},
 		"none":             {fails: true},

@@ -165,9 +165,18 @@ func TestDriverThatComesLate(t *testing.T) {
 func TestDriverThatDoesNotPublish(t *testing.T) {
 	t.Parallel()
 	for name, test := range map[string]func(f *fixture){
-		"added":          func(f *fixture) { f.start(); f.server.Put(vaOf(vaName, pvName)) },
-		"there already":  func(f *fixture) { f.server.Put(vaOf(vaName, pvName)); f.start() },
-		"a failed write": func(f *fixture) { f.refuse(2, "patch volumeattachments/va/status"); f.server.Put(vaOf(vaName, pvName)); f.start() },
+		"added":         func(f *fixture) { f.start(); f.server.Put(vaOf(vaName, pvName)) },
+		"there already": func(f *fixture) { f.server.Put(vaOf(vaName, pvName)); f.start() },
+		"updated": func(f *fixture) {
+			f.server.Put(put(vaOf(vaName, pvName), func(va *storagev1.VolumeAttachment) { va.Status.Attached = true }))
+			f.start()
+			f.server.Edit("volumeattachments", "", vaName, func(va map[string]any) { va["status"] = map[string]any{"attached": false} })
+		},
+		"a failed write": func(f *fixture) {
+			f.refuse(2, "patch volumeattachments/va/status")
+			f.server.Put(vaOf(vaName, pvName))
+			f.start()
+		},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -196,7 +205,7 @@ func TestEndOfRun(t *testing.T) {
 		grace    time.Duration
 		attached bool
 	}{
-		"calls under way end first":               {grace: 20 * time.Second, attached: true},
+		"calls under way end first":              {grace: 20 * time.Second, attached: true},
 		"and are given up if they take too long": {grace: time.Second, attached: false},
 	} {
 		t.Run(name, func(t *testing.T) {

@@ -48,6 +48,34 @@ func TestReconcile(t *testing.T) {
 			f.pass(time.Hour)
 			f.double.Journal().WantCount(f, 1, "ControllerUnpublishVolume")
 		},
+		"what is attached and not recorded so is asked for again": func(f *fixture) {
+			f.server.Edit("volumeattachments", "", vaName, func(va map[string]any) {
+				va["status"] = map[string]any{"attached": false}
+			})
+			f.double.Inject("ControllerPublishVolume: 1*return(INTERNAL)->ok") // what the edit causes
+			f.settle()
+			require.False(f, f.va().Status.Attached)
+			f.pass(time.Minute) // less than the wait of a retry
+			f.attached()
+			f.double.Journal().WantCount(f, 2, published)
+		},
+		"what cannot be detached is asked for again once somebody did it": func(f *fixture) {
+			f.double.Inject("ControllerUnpublishVolume: 1*return(INTERNAL)->ok")
+			f.server.Delete("volumeattachments", "", vaName)
+			f.settle()
+			require.NotNil(f, f.va().Status.DetachError)
+			f.unpublish()
+			f.pass(time.Minute) // less than the wait of a retry
+			require.True(f, f.gone())
+		},
+		"a VolumeAttachment of two sources does no harm": func(f *fixture) {
+			f.server.Put(put(inlineVA(f.handle), func(va *storagev1.VolumeAttachment) {
+				va.Name, va.Spec.Source.PersistentVolumeName, va.Status.Attached = "both", new(pvName), true
+				va.Spec.NodeName = "unknown"
+			}))
+			f.pass(time.Hour)
+			f.double.Journal().WantCount(f, 1, "ControllerPublishVolume")
+		},
 		"lists that fail do no harm": func(f *fixture) {
 			f.double.Inject("ListVolumes: 3*return(INTERNAL)->ok")
 			f.unpublish()
@@ -68,6 +96,7 @@ func TestReconcile(t *testing.T) {
 			t.Parallel()
 			run(t, func(f *fixture) {
 				f.config.ReconcilePeriod, f.config.MaxEntries = time.Minute, 1
+				f.config.RetryStart = 2 * time.Minute
 				f.server.Put(vaOf(vaName, pvName))
 				f.start()
 				f.attached()

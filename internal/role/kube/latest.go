@@ -40,7 +40,7 @@ func (l *Latest[T]) Get(name string) (T, bool) {
 	if !mine {
 		return cached, ok
 	}
-	if ok && newer(l.version(written), l.version(cached)) {
+	if ok && reaches(l.version(written), l.version(cached)) {
 		return written, true
 	}
 	delete(l.written, name)
@@ -51,7 +51,7 @@ func (l *Latest[T]) Get(name string) (T, bool) {
 func (l *Latest[T]) Wrote(name string, answer T) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	if cached, ok := l.cached(name); ok && newer(l.version(answer), l.version(cached)) {
+	if cached, ok := l.cached(name); ok && reaches(l.version(answer), l.version(cached)) {
 		l.written[name] = answer
 	}
 }
@@ -67,12 +67,13 @@ func (l *Latest[T]) Len() int {
 	return len(l.written)
 }
 
-// newer reports whether a is a later state of the same object than b. Another
+// reaches reports whether a is a later state of the same object than b, or the same
+// one: the answer to a write that ends an object has the version before it. Another
 // object of the name may only be older: names are used again one after another.
-func newer(a, b Version) bool {
+func reaches(a, b Version) bool {
 	if a.UID != b.UID {
 		return false
 	}
 	order, err := resourceversion.CompareResourceVersion(a.ResourceVersion, b.ResourceVersion)
-	return err == nil && order > 0
+	return err == nil && order >= 0
 }

@@ -130,6 +130,12 @@ func (s *Server) do(r Request, contentType string) (object, *apierrors.StatusErr
 		}
 		o := ofStatus(old, decode(edited), r.Subresource == "status")
 		s.store(at, o)
+		if _, known := s.objects[at]; !known {
+			// The end of an object has a version, the answer to what caused it
+			// has the one before.
+			o = decode(encode(o))
+			metadataOf(o)["resourceVersion"] = metadataOf(old)["resourceVersion"]
+		}
 		return o, nil
 	}
 	return old, nil

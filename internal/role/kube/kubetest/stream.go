@@ -61,7 +61,7 @@ func (w *stream) Read(to []byte) (int, error) {
 func (w *stream) next() (line []byte, closed bool) {
 	w.s.mu.Lock()
 	defer w.s.mu.Unlock()
-	if w.closed || len(w.lines) == 0 || (w.s.held[w.resource]) {
+	if w.closed || len(w.lines) == 0 || w.s.held[w.resource] {
 		return nil, w.closed
 	}
 	line, w.lines[0] = w.lines[0], nil // the array would keep it
