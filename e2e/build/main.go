@@ -1,6 +1,6 @@
 // Command build builds what the tests of this module run beside csiemu, from the
-// Go modules that tools/go.mod pins: etcd, the control plane of Kubernetes and its
-// storage sidecars. What is there already for the same pins, flags and Go is left
+// Go modules that tools/go.mod pins: etcd, the control plane of Kubernetes, its
+// storage sidecars and a driver of its tests. What is there already for the same pins, flags and Go is left
 // as it is. Run it in the directory of this module; `make e2e` does.
 //
 // From nothing it takes about ten minutes of two cores, 5 GB of Go's caches and
@@ -51,6 +51,7 @@ func all() []program {
 			versionIn: []string{"k8s.io/component-base/version.gitVersion", "k8s.io/client-go/pkg/version.gitVersion"},
 			links:     []string{"kube-apiserver", "kube-controller-manager", "kube-scheduler", "kubelet"},
 		},
+		{name: "csi-mock", pkg: "./mock", module: "k8s.io/kubernetes"},
 		sidecar("csi-provisioner", "github.com/kubernetes-csi/external-provisioner/v6"),
 		sidecar("csi-attacher", "github.com/kubernetes-csi/external-attacher/v4"),
 		sidecar("csi-resizer", "github.com/kubernetes-csi/external-resizer/v2"),
