@@ -86,29 +86,17 @@ func (c Config) driver() (*driver.Driver, error) {
 
 // meet waits for the driver and returns its name.
 func (c Config) meet(ctx context.Context, d *driver.Driver) (string, error) {
-	err := d.Await(ctx, func(err error) {
+	identity, err := d.Meet(ctx, c.Timeout, func(err error) {
 		c.Log.Warn("waiting for the CSI driver", "reason", err)
 		c.Status.driver(err)
 	})
 	if err != nil {
 		return "", err
 	}
-	for {
-		asked, cancel := context.WithTimeout(ctx, c.Timeout)
-		identity, err := d.Identity(asked)
-		cancel()
-		if err == nil {
-			return identity.Name, c.isOurs(identity.Name)
-		}
-		c.Log.Warn("waiting for the CSI driver", "reason", err)
-		c.Status.driver(err)
-		if err := wait(ctx, askEvery); err != nil {
-			return "", err
-		}
-	}
+	return identity.Name, c.isOurs(identity.Name)
 }
 
-// askEvery is how often a driver is asked that does not say who it is.
+// askEvery is how often a driver is asked that does not say what it can do.
 const askEvery = 500 * time.Millisecond
 
 func (c Config) isOurs(name string) error {

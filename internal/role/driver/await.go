@@ -26,10 +26,29 @@ var ErrNotReady = errors.New("the driver says that it is not ready")
 // that is another one, and every 30 s the same again. A driver without Probe
 // (UNIMPLEMENTED) counts as ready: it can say no more.
 func (d *Driver) Await(ctx context.Context, late func(error)) error {
+	return await(ctx, late, d.probe)
+}
+
+// Meet is Await for a driver that must also say who it is, for which it may take
+// timeout at each attempt.
+func (d *Driver) Meet(ctx context.Context, timeout time.Duration, late func(error)) (id Identity, err error) {
+	err = await(ctx, late, func(ctx context.Context) (err error) {
+		if err := d.probe(ctx); err != nil {
+			return err
+		}
+		ctx, cancel := context.WithTimeout(ctx, timeout)
+		defer cancel()
+		id, err = d.Identity(ctx)
+		return err
+	})
+	return id, err
+}
+
+func await(ctx context.Context, late func(error), attempt func(context.Context) error) error {
 	var told string
 	var at time.Time
 	for {
-		err := d.probe(ctx)
+		err := attempt(ctx)
 		if err == nil {
 			return nil
 		}

@@ -151,6 +151,23 @@ func TestTheSameReasonIsToldEveryHalfMinuteOnly(t *testing.T) {
 	})
 }
 
+// A driver may be ready and have no name to give, as one that was built without its
+// version.
+func TestADriverThatDoesNotSayWhoItIsIsWaitedForTheSameWay(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		double := csitest.New(t, csitest.DriverName("a.example"), csitest.MinBackoff(-1), csitest.Faults("GetPluginInfo: 100*return(UNAVAILABLE)->ok"))
+		d, err := driver.Over(double.Conn(), driver.Options{})
+		require.NoError(t, err)
+		var told []string
+		id, err := d.Meet(t.Context(), time.Second, func(err error) { told = append(told, err.Error()) })
+		require.NoError(t, err)
+		require.Equal(t, "a.example", id.Name)
+		require.Len(t, told, 2, "at once, and after 30 s")
+		require.Contains(t, told[0], "ask the CSI driver for its name")
+	})
+}
+
 func TestADriverThatComesBackIsNoticedAndReachedWithinASecond(t *testing.T) {
 	t.Parallel()
 	path := socket(t)
