@@ -93,7 +93,7 @@ func (c *controller) publish(ctx context.Context, a *attachment, can *abilities)
 	if a, err = c.claim(ctx, a, r.NodeId, r.VolumeId); err != nil {
 		return a, nil, fmt.Errorf("save the VolumeAttachment: %w", err)
 	}
-	call, cancel := context.WithTimeout(ctx, c.Timeout)
+	call, cancel := c.call(ctx, s)
 	defer cancel()
 	reply, err := c.csi.ControllerPublishVolume(call, r)
 	if err != nil {

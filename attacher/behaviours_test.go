@@ -2,11 +2,13 @@ package attacher_test
 
 import (
 	"context"
+	"path"
 	"strings"
 	"testing"
 	"time"
 
 	"github.com/container-storage-interface/spec/lib/go/csi"
+	"github.com/prometheus/client_golang/prometheus"
 	"github.com/stretchr/testify/require"
 	corev1 "k8s.io/api/core/v1"
 	storagev1 "k8s.io/api/storage/v1"
@@ -260,7 +262,8 @@ func TestLifeOfAMigratedVolume(t *testing.T) {
 			// The driver knows the project, the volume does not.
 			{Volume: &csi.Volume{VolumeId: "projects/p/zones/zone/disks/disk"}, Status: &csi.ListVolumesResponse_VolumeStatus{PublishedNodeIds: []string{gceNode}}},
 		}}
-		f.config.Conn, f.config.ReconcilePeriod = drive(f.T, driver), time.Minute
+		registry := prometheus.NewRegistry()
+		f.config.Conn, f.config.ReconcilePeriod, f.config.Metrics = drive(f.T, driver), time.Minute, registry
 		f.server.Put(put(csiNode(nodeID), func(n *storagev1.CSINode) {
 			n.Spec.Drivers[0].Name, n.Spec.Drivers[0].NodeID = gcePD, gceNode
 		}))
@@ -276,8 +279,31 @@ func TestLifeOfAMigratedVolume(t *testing.T) {
 		require.Equal(f, "publish "+handle, <-driver.calls)
 		require.Equal(f, "unpublish "+handle, <-driver.calls)
 		require.Empty(f, driver.calls)
+		require.Equal(f, map[string]string{"ControllerPublishVolume": "true", "ControllerUnpublishVolume": "true"}, saidMigrated(f, registry))
 		f.end()
 	})
+}
+
+// saidMigrated is what the metric says of calls for migrated volumes, by method.
+func saidMigrated(f *fixture, registry *prometheus.Registry) map[string]string {
+	families, err := registry.Gather()
+	require.NoError(f, err)
+	said := map[string]string{}
+	for _, family := range families {
+		if family.GetName() != "csi_sidecar_operations_seconds" {
+			continue
+		}
+		for _, m := range family.GetMetric() {
+			labels := map[string]string{}
+			for _, l := range m.GetLabel() {
+				labels[l.GetName()] = l.GetValue()
+			}
+			if labels["migrated"] != "" {
+				said[path.Base(labels["method_name"])] = labels["migrated"]
+			}
+		}
+	}
+	return said
 }
 
 // gceNode is a node's id as the driver of GCE has it.

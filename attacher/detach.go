@@ -7,7 +7,6 @@ import (
 	"fmt"
 
 	"github.com/container-storage-interface/spec/lib/go/csi"
-	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 
 	"github.com/csiemu/csiemu/internal/role/kube"
@@ -42,18 +41,20 @@ func (c *controller) detach(ctx context.Context, a *attachment) error {
 }
 
 func (c *controller) unpublish(ctx context.Context, a *attachment, can *abilities) error {
-	handle, secret, err := c.attachedVolume(ctx, a, can)
+	s, handle, err := c.attachedVolume(ctx, a, can)
 	if err != nil {
 		return err
 	}
 	r := &csi.ControllerUnpublishVolumeRequest{VolumeId: handle}
-	if r.Secrets, err = c.secrets(ctx, secret); err != nil {
-		return err
+	if s.spec != nil {
+		if r.Secrets, err = c.secrets(ctx, s.csi().ControllerPublishSecretRef); err != nil {
+			return err
+		}
 	}
 	if r.NodeId, err = c.nodeID(ctx, a, true); err != nil {
 		return err
 	}
-	call, cancel := context.WithTimeout(ctx, c.Timeout)
+	call, cancel := c.call(ctx, s)
 	defer cancel()
 	if _, err := c.csi.ControllerUnpublishVolume(call, r); err != nil {
 		return clean(r, err)
@@ -61,29 +62,28 @@ func (c *controller) unpublish(ctx context.Context, a *attachment, can *abilitie
 	return nil
 }
 
-// attachedVolume is what to detach. A PersistentVolume that somebody has deleted by
+// attachedVolume is what to detach, and the handle of it. A PersistentVolume that somebody has deleted by
 // force takes its secrets with it, but not the duty to detach (kubernetes-csi/
 // external-attacher#235).
-func (c *controller) attachedVolume(ctx context.Context, a *attachment, can *abilities) (handle string, secret *corev1.SecretReference, err error) {
-	s, err := c.find(ctx, a, c.findVolume)
+func (c *controller) attachedVolume(ctx context.Context, a *attachment, can *abilities) (s source, handle string, err error) {
+	s, err = c.find(ctx, a, c.findVolume)
 	if err == nil {
-		handle, secret = s.csi().VolumeHandle, s.csi().ControllerPublishSecretRef
 		if a.handle != "" && !c.Strict {
 			// Another one has the name now: a handle never changes.
-			handle = a.handle
+			return s, a.handle, nil
 		}
-		return handle, secret, nil
+		return s, s.csi().VolumeHandle, nil
 	}
 	if c.Strict || !apierrors.IsNotFound(err) {
-		return "", nil, err
+		return source{}, "", err
 	}
 	if a.handle != "" {
-		return a.handle, nil, nil
+		return source{}, a.handle, nil
 	}
 	if handle, known := c.guess(ctx, a, can); known {
-		return handle, nil, nil
+		return source{}, handle, nil
 	}
-	return "", nil, fmt.Errorf("%w, and nothing tells which volume of %s it was: detach it there, then remove the finalizer %s",
+	return source{}, "", fmt.Errorf("%w, and nothing tells which volume of %s it was: detach it there, then remove the finalizer %s",
 		err, c.name, c.keeper.finalizer)
 }
 

@@ -5,6 +5,8 @@ import (
 	"errors"
 
 	corev1 "k8s.io/api/core/v1"
+
+	"github.com/csiemu/csiemu/internal/role/driver"
 )
 
 // Errors of the source of a VolumeAttachment.
@@ -23,6 +25,17 @@ type source struct {
 
 // csi is the volume as the driver knows it.
 func (s source) csi() *corev1.CSIPersistentVolumeSource { return s.spec.CSI }
+
+// migrated says whether it was made for a plugin that was part of Kubernetes.
+func (s source) migrated() bool { return s.spec != nil && (s.volume == nil || s.volume.inTree) }
+
+// call is the context for a call of the driver about a source.
+func (c *controller) call(ctx context.Context, s source) (context.Context, context.CancelFunc) {
+	if c.keeper.translator.IsMigratedCSIDriverByName(c.name) {
+		ctx = driver.WithMigrated(ctx, s.migrated())
+	}
+	return context.WithTimeout(ctx, c.Timeout)
+}
 
 // check looks only at the attachment.
 func (a *attachment) check() error {

@@ -130,7 +130,7 @@ func TestTheEndpointTellsTheTruth(t *testing.T) {
 	_, body = text("/metrics")
 	require.Contains(t, body, "csiemu_registrar_registered 1")
 	require.Contains(t, body, "csiemu_registrar_driver_reachable 1")
-	require.Contains(t, body, `csi_sidecar_operations_seconds_count{driver_name="memory.csiemu.dev",grpc_status_code="OK",method_name="/csi.v1.Node/NodeGetInfo"}`)
+	require.Contains(t, body, `csi_sidecar_operations_seconds_count{driver_name="memory.csiemu.dev",grpc_status_code="OK",method_name="/csi.v1.Node/NodeGetInfo",migrated=""}`)
 
 	stop()
 	r.problem(t, "lost the connection")

@@ -1,8 +1,10 @@
 package driver
 
 import (
+	"context"
 	"errors"
 	"fmt"
+	"strconv"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -21,7 +23,7 @@ func register(registerer prometheus.Registerer) (*operations, error) {
 		Subsystem: "csi_sidecar", Name: "operations_seconds",
 		Help:    "Duration of calls of the CSI driver, with their gRPC status code.",
 		Buckets: []float64{.1, .25, .5, 1, 2.5, 5, 10, 15, 25, 50, 120, 300, 600},
-	}, []string{"driver_name", "method_name", "grpc_status_code"})
+	}, []string{"driver_name", "method_name", "grpc_status_code", "migrated"})
 	err := registerer.Register(seconds)
 	var already prometheus.AlreadyRegisteredError
 	if errors.As(err, &already) {
@@ -37,8 +39,18 @@ func register(registerer prometheus.Registerer) (*operations, error) {
 	return &operations{seconds}, nil
 }
 
-func (o *operations) observe(driver, method string, took time.Duration, err error) {
+func (o *operations) observe(ctx context.Context, driver, method string, took time.Duration, err error) {
 	if o != nil {
-		o.seconds.WithLabelValues(driver, method, status.Code(err).String()).Observe(took.Seconds())
+		migrated, _ := ctx.Value(migratedKey{}).(string)
+		o.seconds.WithLabelValues(driver, method, status.Code(err).String(), migrated).Observe(took.Seconds())
 	}
+}
+
+type migratedKey struct{}
+
+// WithMigrated has the metric say of a call whether it is for a volume that was
+// migrated from a plugin of Kubernetes itself. Of a driver that replaces none nothing
+// should be said: an empty label is none.
+func WithMigrated(ctx context.Context, migrated bool) context.Context {
+	return context.WithValue(ctx, migratedKey{}, strconv.FormatBool(migrated))
 }

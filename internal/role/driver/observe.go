@@ -50,7 +50,7 @@ func (o *observed) NewStream(ctx context.Context, desc *grpc.StreamDesc, method 
 
 func (o *observed) ended(ctx context.Context, method string, begin time.Time, request, reply any, err error) {
 	took := time.Since(begin)
-	o.operations.observe(o.driver(), method, took, err)
+	o.operations.observe(ctx, o.driver(), method, took, err)
 	if !o.log.Enabled(ctx, slog.LevelDebug) {
 		return
 	}

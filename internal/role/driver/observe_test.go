@@ -30,7 +30,8 @@ func counts(t *testing.T, registry *prometheus.Registry) map[[3]string]uint64 {
 			for _, l := range m.GetLabel() {
 				labels[l.GetName()] = l.GetValue()
 			}
-			require.Len(t, labels, 3)
+			require.Len(t, labels, 4)
+			require.Empty(t, labels["migrated"], "nothing is said of a driver that replaces no plugin")
 			require.Len(t, m.GetHistogram().GetBucket(), 13, "the buckets of csi-lib-utils")
 			found[[3]string{labels["driver_name"], labels["method_name"], labels["grpc_status_code"]}] = m.GetHistogram().GetSampleCount()
 		}
