@@ -21,7 +21,10 @@ const doctorText = `Say what this machine's kernel can do for csiemu, what is lo
 what earlier runs left behind: loop devices and mounts of csiemu's whose state
 directory no emulator has open.
 
-It changes nothing.`
+It changes nothing.
+
+Exit status: 0 nothing was left behind, or nobody could look; 1 something was, or it
+failed; 2 wrong command line.`
 
 // diagnosis is what doctor finds; its JSON form is for programs.
 type diagnosis struct {
@@ -73,6 +76,21 @@ func doctor(ctx context.Context, out io.Writer, stateDir, output string) error {
 	case left != nil:
 		d.Leaks = left
 	}
+	if err := d.write(out, output); err != nil {
+		return err
+	}
+	return d.verdict()
+}
+
+// verdict is an error if anything was left behind.
+func (d diagnosis) verdict() error {
+	if n := len(d.Leaks); n > 0 {
+		return fmt.Errorf("earlier runs left %d behind: do what is said of each", n)
+	}
+	return nil
+}
+
+func (d diagnosis) write(out io.Writer, output string) error {
 	if output == "text" {
 		return d.print(out)
 	}

@@ -38,6 +38,7 @@ missing  root  without: no real volumes
 			var out bytes.Buffer
 			require.NoError(t, test.found.print(&out))
 			require.Equal(t, table+test.leaks, out.String())
+			require.Equal(t, len(test.found.Leaks) > 0, test.found.verdict() != nil)
 		})
 	}
 }
