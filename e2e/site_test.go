@@ -37,9 +37,8 @@ type site struct {
 func newSite(t *testing.T, nodes int) *site {
 	t.Helper()
 	program, c := buildCSIEmu(t), newCluster(t, cluster.Nodes(nodes))
-	dir, err := os.MkdirTemp("", "s-") //nolint:usetesting // that of t.TempDir is too long for sockets
-	require.NoError(t, err)
-	t.Cleanup(func() { require.NoError(t, os.RemoveAll(dir)) })
+	dir := filepath.Join(c.Node(1).Dir, "site") // which the cluster removes, also after a test that was killed
+	require.NoError(t, os.Mkdir(dir, 0o755))
 	ctx, cancel := context.WithTimeout(t.Context(), 2*patience)
 	t.Cleanup(cancel)
 	s := &site{
