@@ -46,6 +46,10 @@ e2e: ## run the tests beside a real Kubernetes, as root also with nodes; the fir
 	cd e2e && $(GO) run ./build
 	cd e2e && $(GO) test -count=1 -parallel 6 -timeout 30m $(ARGS) ./...
 
+bench-attacher: build ## measure attachers beside a real API server, csiemu's, external-attacher's and a bare client (ARGS="-rounds 3")
+	cd e2e && $(GO) run ./build
+	cd e2e && $(GO) run ./attacherbench $(ARGS)
+
 conform: build packages ## hold each backend's driver against CSI 1.13, row by row (BACKENDS, ARGS="--must-only")
 	@failed=0; for backend in $(BACKENDS); do \
 		echo "== $$backend"; \

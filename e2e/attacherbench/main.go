@@ -12,6 +12,7 @@ import (
 	"fmt"
 	"os"
 	"os/signal"
+	"path/filepath"
 	"regexp"
 	"syscall"
 	"time"
@@ -56,6 +57,9 @@ func main() {
 func bench(ctx context.Context, o options) (err error) {
 	latencies, err := durations(o.latencies)
 	if err != nil {
+		return err
+	}
+	if o.csiemu, err = filepath.Abs(o.csiemu); err != nil {
 		return err
 	}
 	dir, err := os.MkdirTemp("", "ab-")
