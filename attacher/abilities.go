@@ -2,14 +2,19 @@ package attacher
 
 import (
 	"context"
-	"fmt"
+	"time"
 
 	"github.com/container-storage-interface/spec/lib/go/csi"
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
+
+	"github.com/csiemu/csiemu/internal/role/pause"
 )
 
-// abilities are what a driver can do of what matters here.
+// askEvery is how often a driver is asked again that does not say what it can do.
+const askEvery = 500 * time.Millisecond
+
+// abilities are those of a driver's capabilities that matter here.
 type abilities struct {
 	// publishes: without it there is nothing to call, and a VolumeAttachment is
 	// attached once it exists.
@@ -44,7 +49,7 @@ func (c *controller) watchDriver(ctx context.Context) {
 			if !c.driver.Connected() {
 				return // Watch tells when it comes back
 			}
-			if wait(ctx, askEvery) != nil {
+			if pause.For(ctx, askEvery) != nil {
 				return
 			}
 		}
@@ -65,7 +70,7 @@ func (c *controller) ask(ctx context.Context) (*abilities, error) {
 		return nil, err
 	}
 	if identity.Name != c.name {
-		err := fmt.Errorf("%w: it is called %q, want %q", ErrOtherDriver, identity.Name, c.name)
+		err := otherDriver(identity.Name, c.name)
 		select {
 		case c.failed <- err:
 		default:

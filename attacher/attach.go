@@ -9,7 +9,6 @@ import (
 	corev1 "k8s.io/api/core/v1"
 
 	"github.com/csiemu/csiemu/internal/role/kube"
-	"github.com/csiemu/csiemu/journal/redact"
 )
 
 // attachOne works on a name from the queue of attaches.
@@ -17,7 +16,8 @@ func (c *controller) attachOne(ctx context.Context, name string) {
 	c.one(ctx, name, c.attaching, false, c.attach)
 }
 
-// one works on an attachment, unless somebody does; that one puts it back.
+// one works on an attachment. While another worker does, it only has that one put
+// the attachment in its queue again.
 func (c *controller) one(ctx context.Context, name string, p *pool, deleting bool, do func(context.Context, *attachment) error) {
 	if !c.busy.begin(name) {
 		return
@@ -157,22 +157,3 @@ func capability(s *corev1.PersistentVolumeSpec, multiWriter bool, fsType string)
 	is.AccessType = &csi.VolumeCapability_Mount{Mount: &csi.VolumeCapability_MountVolume{FsType: fsType, MountFlags: s.MountOptions}}
 	return is, nil
 }
-
-// clean takes the secrets of a request out of an error of the driver: it will be
-// read by all who may see the VolumeAttachment.
-func clean(request redacted, err error) error {
-	text := redact.Text(request, err.Error())
-	if text == err.Error() {
-		return err
-	}
-	return cleaned{error: err, text: text}
-}
-
-// cleaned is an error with another text.
-type cleaned struct {
-	error
-	text string
-}
-
-func (c cleaned) Error() string { return c.text }
-func (c cleaned) Unwrap() error { return c.error }

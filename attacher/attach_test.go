@@ -9,6 +9,8 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	storagev1 "k8s.io/api/storage/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/csiemu/csiemu/csitest"
 )
 
 const published = "ControllerPublishVolume{code=OK}"
@@ -316,5 +318,5 @@ func TestAttachWithoutReadOnlyCapability(t *testing.T) {
 		f.server.Put(vaOf(vaName, pvName))
 		f.start()
 		f.double.Journal().Want(f, "ControllerPublishVolume{request.readonly=false}")
-	}, without("PUBLISH_READONLY"))
+	}, csitest.Without("PUBLISH_READONLY"))
 }

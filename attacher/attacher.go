@@ -10,8 +10,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"log/slog"
-	"time"
 
 	"github.com/go-logr/logr"
 	"k8s.io/klog/v2"
@@ -41,7 +39,7 @@ func Run(ctx context.Context, c Config) error {
 		return fmt.Errorf("run the attacher: %w", err)
 	}
 	ctx = klog.NewContext(ctx, logr.FromSlogHandler(c.Log.Handler()))
-	d, err := c.driver()
+	d, err := driver.Connect(c.Conn, c.Endpoint, driver.Options{Log: c.Log, Metrics: c.Metrics})
 	if err != nil {
 		return fmt.Errorf("run the attacher: %w", err)
 	}
@@ -75,15 +73,6 @@ func Run(ctx context.Context, c Config) error {
 	return nil
 }
 
-// driver is the driver's connection, made or taken.
-func (c Config) driver() (*driver.Driver, error) {
-	o := driver.Options{Log: c.Log, Metrics: c.Metrics}
-	if c.Conn != nil {
-		return driver.Over(c.Conn, o)
-	}
-	return driver.Dial(c.Endpoint, o)
-}
-
 // meet waits for the driver and returns its name.
 func (c Config) meet(ctx context.Context, d *driver.Driver) (string, error) {
 	identity, err := d.Meet(ctx, c.Timeout, func(err error) {
@@ -93,30 +82,12 @@ func (c Config) meet(ctx context.Context, d *driver.Driver) (string, error) {
 	if err != nil {
 		return "", err
 	}
-	return identity.Name, c.isOurs(identity.Name)
-}
-
-// askEvery is how often a driver is asked that does not say what it can do.
-const askEvery = 500 * time.Millisecond
-
-func (c Config) isOurs(name string) error {
-	if c.DriverName != "" && c.DriverName != name {
-		return fmt.Errorf("%w: it is called %q, want %q", ErrOtherDriver, name, c.DriverName)
+	if c.DriverName != "" && identity.Name != c.DriverName {
+		return "", otherDriver(identity.Name, c.DriverName)
 	}
-	return nil
+	return identity.Name, nil
 }
 
-// wait waits, or until ctx ends.
-func wait(ctx context.Context, t time.Duration) error {
-	timer := time.NewTimer(t)
-	defer timer.Stop()
-	select {
-	case <-ctx.Done():
-		return ctx.Err()
-	case <-timer.C:
-		return nil
-	}
+func otherDriver(is, want string) error {
+	return fmt.Errorf("%w: it is called %q, want %q", ErrOtherDriver, is, want)
 }
-
-// discard is a log of nothing.
-func discard() *slog.Logger { return slog.New(slog.DiscardHandler) }

@@ -13,7 +13,9 @@ import (
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/credentials/insecure"
 	"google.golang.org/grpc/test/bufconn"
+	corev1 "k8s.io/api/core/v1"
 	storagev1 "k8s.io/api/storage/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/csiemu/csiemu/attacher"
 	"github.com/csiemu/csiemu/internal/role/kube/kubetest"
@@ -81,7 +83,7 @@ func BenchmarkLife(b *testing.B) {
 	go func() {
 		done <- attacher.Run(ctx, attacher.Config{Client: server.Client(), Conn: drive(b, instant{}), ReconcilePeriod: -1})
 	}()
-	watch, err := server.Client().StorageV1().VolumeAttachments().Watch(ctx, listOptions)
+	watch, err := server.Client().StorageV1().VolumeAttachments().Watch(ctx, metav1.ListOptions{})
 	require.NoError(b, err)
 	defer watch.Stop()
 	var attaching, detaching time.Duration
@@ -120,7 +122,7 @@ func BenchmarkMemory(b *testing.B) {
 	server := kubetest.New(csiNode(nodeID))
 	for i := range volumes {
 		name := fmt.Sprintf("pvc-00000000-0000-0000-0000-%012d", i)
-		server.Put(put(pvOf(name, "vol-"+name), func(pv pvType) {
+		server.Put(put(pvOf(name, "vol-"+name), func(pv *corev1.PersistentVolume) {
 			pv.Finalizers = []string{"kubernetes.io/pv-protection", finalizer}
 			pv.Spec.CSI.VolumeAttributes = map[string]string{"storage.kubernetes.io/csiProvisionerIdentity": "1-2-" + driverName, "pool": "default"}
 		}))

@@ -150,29 +150,31 @@ func (c Config) withDefaults() (Config, error) {
 	c.Workers, c.Writes = cmp.Or(c.Workers, DefaultWorkers), cmp.Or(c.Writes, DefaultWrites)
 	c.Resync = max(c.Resync, 0) // negative: never
 	if c.Log == nil {
-		c.Log = discard()
+		c.Log = slog.New(slog.DiscardHandler)
 	}
 	if c.Status == nil {
 		c.Status = new(Status)
 	}
-	return c, c.checkElection()
+	var err error
+	c.LeaderElection, err = c.LeaderElection.withDefaults()
+	return c, err
 }
 
-func (c *Config) checkElection() error {
-	if c.LeaderElection == nil {
-		return nil
+// withDefaults is the election with an identity; those of nil are nil.
+func (l *LeaderElection) withDefaults() (*LeaderElection, error) {
+	if l == nil {
+		return nil, nil
 	}
-	election := *c.LeaderElection
+	election := *l
 	if election.Namespace == "" {
-		return errors.New("the leader election has no Namespace")
+		return nil, errors.New("the leader election has no Namespace")
 	}
 	if election.Identity == "" {
 		host, err := os.Hostname()
 		if err != nil {
-			return fmt.Errorf("identify this process by the host's name: %w", err)
+			return nil, fmt.Errorf("identify this process by the host's name: %w", err)
 		}
 		election.Identity = host
 	}
-	c.LeaderElection = &election
-	return nil
+	return &election, nil
 }

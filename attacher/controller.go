@@ -33,7 +33,7 @@ type controller struct {
 	keeper keeper
 
 	attachments, volumes, nodes cache.SharedIndexInformer
-	// latest are the attachments and volumes with the answers to our own writes.
+	// These are the same with the answers to our own writes.
 	latestAttachments *kube.Latest[*attachment]
 	latestVolumes     *kube.Latest[*volume]
 
@@ -73,8 +73,10 @@ func newController(c Config, d *driver.Driver, name string, log *slog.Logger) (*
 }
 
 func (c *controller) makeCaches() (err error) {
+	link := &kube.Link{Log: c.log, Rights: "testdata/rbac/attacher.yaml"}
+	c.Status.watches(link)
 	c.attachments, err = kube.NewInformer(kube.InformerConfig[*storagev1.VolumeAttachmentList]{
-		Client: c.Client, Resource: c.Client.StorageV1().VolumeAttachments(), Example: &storagev1.VolumeAttachment{},
+		Client: c.Client, Resource: c.Client.StorageV1().VolumeAttachments(), Example: &storagev1.VolumeAttachment{}, Link: link,
 		Keep: c.keeper.keep, Resync: c.Resync,
 		Indexers: cache.Indexers{byPV: func(object any) ([]string, error) {
 			if a, is := object.(*attachment); is && a.hasPV {
@@ -87,14 +89,14 @@ func (c *controller) makeCaches() (err error) {
 		return err
 	}
 	c.volumes, err = kube.NewInformer(kube.InformerConfig[*corev1.PersistentVolumeList]{
-		Client: c.Client, Resource: c.Client.CoreV1().PersistentVolumes(), Example: &corev1.PersistentVolume{},
+		Client: c.Client, Resource: c.Client.CoreV1().PersistentVolumes(), Example: &corev1.PersistentVolume{}, Link: link,
 		Keep: c.keeper.keep, Resync: c.Resync,
 	})
 	if err != nil {
 		return err
 	}
 	c.nodes, err = kube.NewInformer(kube.InformerConfig[*storagev1.CSINodeList]{
-		Client: c.Client, Resource: c.Client.StorageV1().CSINodes(), Example: &storagev1.CSINode{},
+		Client: c.Client, Resource: c.Client.StorageV1().CSINodes(), Example: &storagev1.CSINode{}, Link: link,
 		Keep: c.keeper.keep,
 	})
 	return err
@@ -117,10 +119,9 @@ func (c *controller) run(ctx context.Context) error {
 		return err
 	}
 	defer unregister()
-	ctx, cancel := context.WithCancelCause(ctx)
-	defer cancel(nil)
 	var watching sync.WaitGroup
 	defer watching.Wait()
+	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
 	watching.Go(func() { c.watchDriver(ctx) })
 	watching.Go(func() {

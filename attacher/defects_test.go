@@ -264,7 +264,7 @@ func TestAccessModes(t *testing.T) {
 				t.Parallel()
 				options := []csitest.Option{csitest.Lenient()}
 				if !has {
-					options = append(options, without("SINGLE_NODE_MULTI_WRITER"))
+					options = append(options, csitest.Without("SINGLE_NODE_MULTI_WRITER"))
 				}
 				run(t, func(f *fixture) {
 					f.server.Put(put(pvOf(pvName, f.handle), func(pv *corev1.PersistentVolume) {

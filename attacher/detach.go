@@ -62,9 +62,9 @@ func (c *controller) unpublish(ctx context.Context, a *attachment, can *abilitie
 	return nil
 }
 
-// attachedVolume is what to detach, and the handle of it. A PersistentVolume that somebody has deleted by
-// force takes its secrets with it, but not the duty to detach (kubernetes-csi/
-// external-attacher#235).
+// attachedVolume is what to detach, and its handle. A PersistentVolume that somebody
+// has deleted by force takes its secrets with it, but not the duty to detach
+// (kubernetes-csi/external-attacher#235).
 func (c *controller) attachedVolume(ctx context.Context, a *attachment, can *abilities) (s source, handle string, err error) {
 	s, err = c.find(ctx, a, c.findVolume)
 	if err == nil {
@@ -87,8 +87,8 @@ func (c *controller) attachedVolume(ctx context.Context, a *attachment, can *abi
 		err, c.name, c.keeper.finalizer)
 }
 
-// guess finds the volume of an attachment that was made by another attacher, among
-// all of the driver: the controller-manager makes the name of a VolumeAttachment
+// guess looks among all volumes of the driver for that of an attachment which
+// another attacher made: the controller-manager makes the name of a VolumeAttachment
 // from volume, driver and node.
 func (c *controller) guess(ctx context.Context, a *attachment, can *abilities) (handle string, known bool) {
 	if !can.lists {

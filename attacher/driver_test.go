@@ -99,7 +99,7 @@ func TestDriverThatGoesAndComesBack(t *testing.T) {
 func TestDriverThatComesBackWithOtherCapabilities(t *testing.T) {
 	t.Parallel()
 	run(t, func(f *fixture) {
-		less := csitest.New(f.T, without("PUBLISH_UNPUBLISH_VOLUME"))
+		less := csitest.New(f.T, csitest.Without("PUBLISH_UNPUBLISH_VOLUME"))
 		w := newWire(less.Conn())
 		f.config.Conn = w
 		f.server.Put(vaOf("before", pvName))
@@ -194,7 +194,7 @@ func TestDriverThatDoesNotPublish(t *testing.T) {
 				f.settle()
 				require.True(f, f.gone())
 				f.double.Journal().Never(f, "Controller*ublishVolume")
-			}, without("PUBLISH_UNPUBLISH_VOLUME"))
+			}, csitest.Without("PUBLISH_UNPUBLISH_VOLUME"))
 		})
 	}
 }

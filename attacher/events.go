@@ -16,7 +16,7 @@ func (c *controller) handleEvents() error {
 	_, err2 := c.volumes.AddEventHandler(cache.ResourceEventHandlerDetailedFuncs{
 		AddFunc:    func(object any, initial bool) { c.volumeChanged(object, !initial) },
 		UpdateFunc: func(_, object any) { c.volumeChanged(object, false) },
-		DeleteFunc: func(object any) { saw(object, c.latestVolumes.Saw) },
+		DeleteFunc: c.volumeGone,
 	})
 	_, err3 := c.nodes.AddEventHandler(cache.ResourceEventHandlerDetailedFuncs{
 		AddFunc:    func(object any, initial bool) { c.nodeChanged(nil, object, initial) },
@@ -48,10 +48,7 @@ func (c *controller) attachmentChanged(old, object any) {
 }
 
 func (c *controller) attachmentGone(object any) {
-	if unknown, is := object.(cache.DeletedFinalStateUnknown); is {
-		object = unknown.Obj
-	}
-	a, ours := object.(*attachment)
+	a, ours := lastState(object).(*attachment)
 	if !ours {
 		return
 	}
@@ -78,6 +75,12 @@ func (c *controller) volumeChanged(object any, added bool) {
 				c.enqueue(a)
 			}
 		}
+	}
+}
+
+func (c *controller) volumeGone(object any) {
+	if v, ours := lastState(object).(*volume); ours {
+		c.latestVolumes.Saw(v.name)
 	}
 }
 
@@ -115,13 +118,10 @@ func (c *controller) attachmentsOf(pv string) []*attachment {
 	return all
 }
 
-// saw tells of an object that is gone.
-func saw(object any, tell func(name string)) {
+// lastState is the last state of an object that is gone, as far as the cache knows.
+func lastState(object any) any {
 	if unknown, is := object.(cache.DeletedFinalStateUnknown); is {
-		tell(unknown.Key)
-		return
+		return unknown.Obj
 	}
-	if v, ours := object.(*volume); ours {
-		tell(v.name)
-	}
+	return object
 }

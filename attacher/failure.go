@@ -9,10 +9,9 @@ import (
 	"google.golang.org/protobuf/proto"
 	storagev1 "k8s.io/api/storage/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-)
 
-// redacted is a request whose secrets must not be in an error.
-type redacted = proto.Message
+	"github.com/csiemu/csiemu/journal/redact"
+)
 
 // attachFailed records why an attach failed and returns an error, so that it is
 // tried again. Whether the driver's error is final does not matter: after any, the
@@ -64,3 +63,22 @@ func short(err error) string {
 	}
 	return strings.ToValidUTF8(text[:longest-len(cut)], "") + cut
 }
+
+// clean takes the secrets of a request out of an error of the driver: it will be
+// read by all who may see the VolumeAttachment.
+func clean(request proto.Message, err error) error {
+	text := redact.Text(request, err.Error())
+	if text == err.Error() {
+		return err
+	}
+	return cleaned{error: err, text: text}
+}
+
+// cleaned is an error with another text.
+type cleaned struct {
+	error
+	text string
+}
+
+func (c cleaned) Error() string { return c.text }
+func (c cleaned) Unwrap() error { return c.error }

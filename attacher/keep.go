@@ -37,7 +37,7 @@ func (k *keeper) keep(object runtime.Object) any {
 func (k *keeper) attachment(o *storagev1.VolumeAttachment) any {
 	is := identity{o.Name, o.ResourceVersion}
 	if o.Spec.Attacher != k.driver {
-		return &foreign{is, unique.Make(o.Spec.Attacher)}
+		return &foreign{is}
 	}
 	a := &attachment{
 		identity: is, uid: string(o.UID), node: unique.Make(o.Spec.NodeName), finalizers: newList(o.Finalizers),
@@ -63,7 +63,7 @@ func (k *keeper) attachment(o *storagev1.VolumeAttachment) any {
 func (k *keeper) volume(o *corev1.PersistentVolume) any {
 	v := k.wholeVolume(o)
 	if v.driver.Value() != k.driver && !v.finalizers.has(k.finalizer) {
-		return &foreign{v.identity, v.driver}
+		return &foreign{v.identity}
 	}
 	return v
 }
@@ -97,15 +97,15 @@ func (k *keeper) wholeVolume(o *corev1.PersistentVolume) *volume {
 }
 
 func (k *keeper) node(o *storagev1.CSINode) any {
+	is := identity{o.Name, o.ResourceVersion}
 	for _, d := range o.Spec.Drivers {
 		if d.Name == k.driver {
-			return &node{identity{o.Name, o.ResourceVersion}, d.NodeID}
+			return &node{is, d.NodeID}
 		}
 	}
-	return &foreign{identity{o.Name, o.ResourceVersion}, unique.Make("")}
+	return &foreign{is}
 }
 
-// errNoCSI is that a specification has no CSI source.
 var errNoCSI = errors.New("the inline volume has no CSI source")
 
 // unpack reads what trimmed wrote.

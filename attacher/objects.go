@@ -35,7 +35,7 @@ func (l list) names() []string {
 
 func (l list) has(name string) bool { return slices.Contains(l.names(), name) }
 
-// identity is what a cache needs of anything.
+// identity is what a cache needs of each object.
 type identity struct{ name, resourceVersion string }
 
 // GetObjectMeta is metav1.ObjectMetaAccessor, for the caches of client-go.
@@ -43,11 +43,8 @@ func (i *identity) GetObjectMeta() metav1.Object {
 	return &metav1.ObjectMeta{Name: i.name, ResourceVersion: i.resourceVersion}
 }
 
-// foreign is an object of another driver.
-type foreign struct {
-	identity
-	driver word
-}
+// foreign is an object of another driver, or of none.
+type foreign struct{ identity }
 
 // attachment is a VolumeAttachment of this driver.
 type attachment struct {

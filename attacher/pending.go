@@ -12,7 +12,6 @@ import (
 // external-attacher#706).
 type pending struct {
 	each        func(func(*attachment))
-	now         func() time.Time
 	count, late *prometheus.Desc
 }
 
@@ -25,7 +24,7 @@ func (c *controller) countPending() (unregister func(), err error) {
 	}
 	driver := prometheus.Labels{"driver_name": c.name}
 	p := &pending{
-		each: c.each, now: time.Now,
+		each:  c.each,
 		count: prometheus.NewDesc("csiemu_attacher_pending", "How many VolumeAttachments are to be attached or detached.", []string{"operation"}, driver),
 		late:  prometheus.NewDesc("csiemu_attacher_oldest_pending_seconds", "How long the oldest of them has been so.", []string{"operation"}, driver),
 	}
@@ -57,7 +56,7 @@ func (p *pending) Collect(to chan<- prometheus.Metric) {
 	for _, operation := range []string{"attach", "detach"} {
 		late := 0.0
 		if since, some := oldest[operation]; some {
-			late = max(0, p.now().Sub(time.Unix(since, 0)).Seconds())
+			late = max(0, time.Since(time.Unix(since, 0)).Seconds())
 		}
 		to <- prometheus.MustNewConstMetric(p.count, prometheus.GaugeValue, float64(counts[operation]), operation)
 		to <- prometheus.MustNewConstMetric(p.late, prometheus.GaugeValue, late, operation)

@@ -35,7 +35,7 @@ func (c *controller) listLimit() time.Duration { return max(c.ReconcilePeriod, c
 type place struct{ volume, node string }
 
 // reconcile has each attachment worked on again that is recorded as attached and is
-// not, or the other way around. Volumes without a VolumeAttachment are left alone.
+// not, or the other way round. Volumes without a VolumeAttachment are left alone.
 func (c *controller) reconcile(ctx context.Context) error {
 	// What somebody works on now, or changes until the list is there, differs
 	// from the list for that reason, and would be published twice.
@@ -60,7 +60,7 @@ func (c *controller) reconcile(ctx context.Context) error {
 		if before[a.name] != a.resourceVersion || c.busy.has(a.name) {
 			return
 		}
-		at, known := c.placeOf(a)
+		at, known := c.placeOf(ctx, a)
 		if !known || published[at] == a.attached {
 			return
 		}
@@ -82,37 +82,28 @@ func (c *controller) each(f func(*attachment)) {
 }
 
 // placeOf is where an attachment attaches what, from the caches alone.
-func (c *controller) placeOf(a *attachment) (place, bool) {
-	at := place{node: a.nodeID}
-	if a.check() != nil {
-		return place{}, false
-	}
-	if n, ok := lookup[*node](c.nodes)(a.node.Value()); ok {
-		at.node = n.id
-	}
-	if at.node == "" {
-		return place{}, false
-	}
-	wire, migrated := a.inline, a.hasInline
-	if a.hasPV {
-		v, ok := c.latestVolumes.Get(a.pv)
-		if !ok {
-			return place{}, false
-		}
-		wire, migrated = v.spec, v.inTree
-	}
-	spec, err := c.keeper.unpack(wire)
+func (c *controller) placeOf(ctx context.Context, a *attachment) (place, bool) {
+	s, err := c.find(ctx, a, c.cachedVolume)
 	if err != nil {
 		return place{}, false
 	}
-	at.volume = spec.CSI.VolumeHandle
-	if migrated {
-		// Handles of volumes of the tree may lack what only the node tells.
-		if at.volume, err = c.keeper.translator.RepairVolumeHandle(c.name, at.volume, at.node); err != nil {
-			return place{}, false
-		}
+	at := place{s.csi().VolumeHandle, a.nodeID}
+	if n, ok := lookup[*node](c.nodes)(a.node.Value()); ok {
+		at.node = n.id
 	}
-	return at, true
+	if s.migrated() && at.node != "" {
+		// Handles of volumes of the tree may lack what only the node tells.
+		at.volume, err = c.keeper.translator.RepairVolumeHandle(c.name, at.volume, at.node)
+	}
+	return at, err == nil && at.node != ""
+}
+
+// cachedVolume is findVolume without a request.
+func (c *controller) cachedVolume(_ context.Context, name string) (*volume, error) {
+	if v, ok := c.latestVolumes.Get(name); ok {
+		return v, nil
+	}
+	return nil, fmt.Errorf("PersistentVolume %q is not in the cache", name)
 }
 
 // listVolumes calls each for each volume of the driver.

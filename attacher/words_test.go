@@ -8,12 +8,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	storagev1 "k8s.io/api/storage/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-
-	"github.com/csiemu/csiemu/csitest"
 )
-
-// without is a driver without a capability.
-func without(capability string) csitest.Option { return csitest.Without(capability) }
 
 // attached asserts that the attachment is whole: recorded, protected, and there.
 func (f *fixture) attached() {
@@ -71,9 +66,3 @@ func contains(text string, parts ...string) bool {
 	}
 	return true
 }
-
-// listOptions ask for all.
-var listOptions = metav1.ListOptions{}
-
-// pvType is the type of volumes.
-type pvType = *corev1.PersistentVolume

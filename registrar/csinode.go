@@ -14,6 +14,8 @@ import (
 	storagev1 "k8s.io/api/storage/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/csiemu/csiemu/internal/role/pause"
 )
 
 // migratedPlugins are the in-tree plugins that a kubelet 1.37 says are migrated.
@@ -47,16 +49,21 @@ func (d *direct) ensureCSINode(ctx context.Context, node *corev1.Node) error {
 			}
 			return d.createCSINode(ctx, node, want)
 		}
+		replace := func() error {
+			if object, err = d.removeEntry(ctx, object, want.Name); err == nil {
+				object.Spec.Drivers = append(object.Spec.Drivers, want)
+			}
+			return err
+		}
 		was := indexOf(object.Spec.Drivers, want.Name)
 		annotated := d.setMigrated(object)
 		switch {
 		case was < 0:
 			object.Spec.Drivers = append(object.Spec.Drivers, want)
 		case !sameEntry(object.Spec.Drivers[was], want):
-			if object, err = d.removeEntry(ctx, object, want.Name); err != nil {
+			if err := replace(); err != nil {
 				return err
 			}
-			object.Spec.Drivers = append(object.Spec.Drivers, want)
 		case !sameLimit(object.Spec.Drivers[was], want):
 			object.Spec.Drivers[was].Allocatable = want.Allocatable
 		case !annotated:
@@ -64,8 +71,7 @@ func (d *direct) ensureCSINode(ctx context.Context, node *corev1.Node) error {
 		}
 		_, err = client.Update(ctx, object, metav1.UpdateOptions{})
 		if apierrors.IsInvalid(err) && was >= 0 {
-			if object, err = d.removeEntry(ctx, object, want.Name); err == nil {
-				object.Spec.Drivers = append(object.Spec.Drivers, want)
+			if err = replace(); err == nil {
 				_, err = client.Update(ctx, object, metav1.UpdateOptions{})
 			}
 		}
@@ -176,7 +182,7 @@ func (d *direct) wrote(what string) {
 
 // onConflict does something again that somebody else came before, a few times.
 func onConflict(ctx context.Context, do func() error) error {
-	pause := backoff{first: 10 * time.Millisecond, most: time.Second}
+	again := pause.Doubling{First: 10 * time.Millisecond, Most: time.Second}
 	const times = 5
 	var err error
 	for range times {
@@ -184,7 +190,7 @@ func onConflict(ctx context.Context, do func() error) error {
 		if !apierrors.IsConflict(err) && !apierrors.IsAlreadyExists(err) {
 			return err
 		}
-		if pause.wait(ctx) != nil {
+		if again.Wait(ctx) != nil {
 			return errors.Join(ctx.Err(), err)
 		}
 	}

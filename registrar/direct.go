@@ -3,6 +3,7 @@ package registrar
 import (
 	"context"
 	"fmt"
+	"maps"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -12,6 +13,7 @@ import (
 	"k8s.io/client-go/tools/cache"
 
 	"github.com/csiemu/csiemu/internal/role/driver"
+	"github.com/csiemu/csiemu/internal/role/pause"
 )
 
 const (
@@ -29,7 +31,7 @@ type direct struct {
 	driver *driver.Driver
 	report *reporter
 	// kick has a value after an object changed.
-	kick *latest[struct{}]
+	kick *mailbox[struct{}]
 
 	// id is the driver that is written, or to be. former are those that it was
 	// before and whose entries are still to be taken back.
@@ -37,8 +39,8 @@ type direct struct {
 	former []string
 	// drivers are the CSIDriver objects, for the period of the refresh.
 	drivers cache.Store
-	// retry is after a failure.
-	retry backoff
+	// retry is the pause after a failure.
+	retry pause.Doubling
 }
 
 // run writes the registration until ctx ends, and takes it back.
@@ -60,7 +62,7 @@ func (d *direct) run(ctx context.Context, ids <-chan identity) (err error) {
 		}
 		d.report.problem(partRegistration, nil, func(s *State) { s.Registered = false })
 	}()
-	d.retry = backoff{first: time.Second, most: time.Minute}
+	d.retry = pause.Doubling{First: time.Second, Most: time.Minute}
 	again := time.NewTimer(0)
 	again.Stop()
 	defer again.Stop()
@@ -90,14 +92,14 @@ func (d *direct) run(ctx context.Context, ids <-chan identity) (err error) {
 		again.Stop()
 		if err := d.ensure(ctx); err != nil && ctx.Err() == nil {
 			d.report.problem(partRegistration, err, func(s *State) { s.Registered = false })
-			again.Reset(d.retry.pause())
+			again.Reset(d.retry.Next())
 		} else if ctx.Err() == nil {
-			d.retry.reset()
+			d.retry.Reset()
 			d.report.problem(partRegistration, nil, func(s *State) {
 				s.Registered = s.Driver == d.id.Name && s.isNode(d.id.node) // it may be another one by now
 			})
 		}
-		if wait(ctx, writeGap) != nil {
+		if pause.For(ctx, writeGap) != nil {
 			return nil
 		}
 	}
@@ -161,7 +163,7 @@ func (d *direct) nodeDiffers(before, after any) bool {
 		return true
 	}
 	key := corev1.ResourceName(LegacyLimitKey(d.report.now().Driver))
-	return a.UID != b.UID || !sameMap(a.Labels, b.Labels) || !sameMap(a.Annotations, b.Annotations) ||
+	return a.UID != b.UID || !maps.Equal(a.Labels, b.Labels) || !maps.Equal(a.Annotations, b.Annotations) ||
 		!a.Status.Capacity[key].Equal(b.Status.Capacity[key]) || !a.Status.Allocatable[key].Equal(b.Status.Allocatable[key])
 }
 

@@ -10,6 +10,7 @@ import (
 	"github.com/container-storage-interface/spec/lib/go/csi"
 
 	"github.com/csiemu/csiemu/internal/role/driver"
+	"github.com/csiemu/csiemu/internal/role/pause"
 )
 
 // nodeTimeout bounds NodeGetInfo, as the kubelet does.
@@ -42,7 +43,7 @@ type follower struct {
 	again chan struct{}
 	// named and offers get the driver as soon as it told its name, nodes once it
 	// told its node too. Those that nobody waits for are nil.
-	named, offers, nodes *latest[identity]
+	named, offers, nodes *mailbox[identity]
 }
 
 // errLost is the problem while the driver is away.
@@ -70,7 +71,7 @@ func (f *follower) watch(ctx context.Context) error {
 // run asks until ctx ends.
 func (f *follower) run(ctx context.Context) error {
 	for {
-		pause := backoff{first: time.Second, most: 30 * time.Second}
+		retry := pause.Doubling{First: time.Second, Most: 30 * time.Second}
 		for {
 			err := f.ask(ctx)
 			if ctx.Err() != nil {
@@ -80,7 +81,7 @@ func (f *follower) run(ctx context.Context) error {
 				break
 			}
 			f.report.problem(partDriver, err, nil)
-			if pause.wait(ctx) != nil {
+			if retry.Wait(ctx) != nil {
 				return nil
 			}
 		}

@@ -1,6 +1,7 @@
 package registrar
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -38,7 +39,7 @@ func (r *reporter) socket(context.Context) error {
 
 func (r *reporter) reachable(context.Context) error {
 	if s := r.now(); !s.DriverReachable {
-		return errors.New(either(s.Problem, "no connection to the driver"))
+		return errors.New(cmp.Or(s.Problem, "no connection to the driver"))
 	}
 	return nil
 }
@@ -65,16 +66,9 @@ func (r *reporter) object(context.Context) error {
 	case "", CSIDriverKept:
 		return nil
 	case CSIDriverFailed, CSIDriverForeign, CSIDriverPending:
-		return fmt.Errorf("the CSIDriver object: %s", either(s.Problem, string(s.CSIDriverObject)))
+		return fmt.Errorf("the CSIDriver object: %s", cmp.Or(s.Problem, string(s.CSIDriverObject)))
 	}
 	return nil
-}
-
-func either(text, otherwise string) string {
-	if text != "" {
-		return text
-	}
-	return otherwise
 }
 
 // register registers the metrics.

@@ -4,7 +4,6 @@ import (
 	"context"
 	"fmt"
 	"log/slog"
-	"maps"
 
 	"k8s.io/client-go/tools/cache"
 )
@@ -33,5 +32,3 @@ func notify(informer cache.SharedIndexInformer, log *slog.Logger, differs func(b
 	}
 	return nil
 }
-
-func sameMap(a, b map[string]string) bool { return maps.Equal(a, b) }

@@ -14,6 +14,7 @@ import (
 	"k8s.io/client-go/informers"
 
 	"github.com/csiemu/csiemu/internal/role/driver"
+	"github.com/csiemu/csiemu/internal/role/pause"
 )
 
 // ErrForeignCSIDriver is in the problem of a registrar whose CSIDriver object somebody
@@ -26,14 +27,15 @@ type keeper struct {
 	driver *driver.Driver
 	report *reporter
 	// kick has a value after a CSIDriver object changed.
-	kick *latest[struct{}]
+	kick *mailbox[struct{}]
 	// id is the driver, can what it can do, nil before it was asked.
 	id  identity
 	can *abilities
 	// writes counts those since it was quiet, written is the last one.
 	writes  int
 	written time.Time
-	pause   backoff
+	// retry is the pause after a failure, and after too many writes.
+	retry pause.Doubling
 }
 
 // Two registrars that want different objects, as while a new version is rolled out,
@@ -52,7 +54,7 @@ func (k *keeper) run(ctx context.Context, ids <-chan identity) (err error) {
 	}
 	defer stop()
 	defer func() { err = errors.Join(err, k.end(ctx)) }()
-	k.pause = backoff{first: time.Second, most: time.Minute}
+	k.retry = pause.Doubling{First: time.Second, Most: time.Minute}
 	again := time.NewTimer(0)
 	again.Stop()
 	defer again.Stop()
@@ -69,7 +71,7 @@ func (k *keeper) run(ctx context.Context, ids <-chan identity) (err error) {
 				continue
 			}
 			if k.writes >= freeWrites && time.Since(k.written) < quiet {
-				again.Reset(k.pause.pause())
+				again.Reset(k.retry.Next())
 				waiting = true
 				continue
 			}
@@ -79,7 +81,7 @@ func (k *keeper) run(ctx context.Context, ids <-chan identity) (err error) {
 		if k.id.Name == "" || k.step(ctx) == nil || ctx.Err() != nil {
 			continue
 		}
-		again.Reset(k.pause.pause())
+		again.Reset(k.retry.Next())
 		waiting = true
 	}
 }
@@ -113,7 +115,7 @@ func (k *keeper) step(ctx context.Context) error {
 	}
 	if !wrote && time.Since(k.written) >= quiet {
 		k.writes = 0
-		k.pause.reset()
+		k.retry.Reset()
 	}
 	k.report.problem(partObject, nil, func(s *State) {
 		if s.Driver == k.id.Name { // it may be another one by now

@@ -1,6 +1,7 @@
 package registrar
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -10,6 +11,7 @@ import (
 	registerapi "k8s.io/kubelet/pkg/apis/pluginregistration/v1"
 
 	"github.com/csiemu/csiemu/internal/role/dirwatch"
+	"github.com/csiemu/csiemu/internal/role/pause"
 )
 
 const (
@@ -43,7 +45,7 @@ type kubelet struct {
 	last   time.Time
 	// refused doubles from one refusal to the next, failed from one offer that could
 	// not be made to the next, yielded while somebody else's socket is in place.
-	refused, failed, yielded backoff
+	refused, failed, yielded pause.Doubling
 	// wake is when to offer anew; foreign when to look at somebody else's socket.
 	wake    *time.Timer
 	foreign time.Time
@@ -52,9 +54,9 @@ type kubelet struct {
 // run offers the driver until ctx ends.
 func (k *kubelet) run(ctx context.Context, ids <-chan identity) (err error) {
 	k.done = ctx.Done()
-	k.refused = backoff{first: offerPause, most: longestPause}
-	k.failed = backoff{first: offerPause, most: 5 * time.Second}
-	k.yielded = backoff{first: lookEvery, most: 30 * time.Second}
+	k.refused = pause.Doubling{First: offerPause, Most: longestPause}
+	k.failed = pause.Doubling{First: offerPause, Most: 5 * time.Second}
+	k.yielded = pause.Doubling{First: lookEvery, Most: 30 * time.Second}
 	k.wake = time.NewTimer(silence)
 	k.wake.Stop()
 	defer k.wake.Stop()
@@ -125,7 +127,7 @@ func (k *kubelet) identified(ctx context.Context, id identity) error {
 	default:
 		return nil
 	}
-	k.refused.reset()
+	k.refused.Reset()
 	return k.put(ctx)
 }
 
@@ -147,7 +149,7 @@ func (k *kubelet) put(ctx context.Context) error {
 			return err
 		}
 		k.report.problem(partRegistration, err, func(s *State) { s.Registered = false })
-		k.wake.Reset(k.failed.pause())
+		k.wake.Reset(k.failed.Next())
 		return nil
 	}
 	made.number = number
@@ -155,14 +157,14 @@ func (k *kubelet) put(ctx context.Context) error {
 		before.end()
 	}
 	k.offer, k.last = made, time.Now()
-	k.failed.reset()
+	k.failed.Reset()
 	k.wake.Reset(silence)
 	k.c.Log.Info("offered the driver to the kubelet", "driver", k.id.Name, "socket", made.path, "endpoint", k.c.KubeletRegistrationPath)
 	change := func(s *State) {
 		s.Socket, s.Registered, s.StandingBy = made.path, false, false
 		s.Offers++
 	}
-	if k.refused.next > 0 {
+	if k.refused.Begun() {
 		k.report.update(change) // what the kubelet said last is still the problem
 	} else {
 		k.report.problem(partRegistration, nil, change)
@@ -190,16 +192,16 @@ func (k *kubelet) heard(e event) {
 			k.wake.Reset(silence)
 		}
 	case e.status.GetPluginRegistered():
-		k.refused.reset()
+		k.refused.Reset()
 		k.wake.Stop()
 		k.report.problem(partRegistration, nil, func(s *State) { s.Registered, s.LastNotify = true, now })
 		k.c.Log.Info("the kubelet registered the driver", "driver", k.id.Name)
 	default:
-		pause := k.refused.pause()
-		k.wake.Reset(pause)
-		k.report.problem(partRegistration, fmt.Errorf("the kubelet refused driver %s: %s", k.id.Name, either(e.status.GetError(), "without a reason")),
+		next := k.refused.Next()
+		k.wake.Reset(next)
+		k.report.problem(partRegistration, fmt.Errorf("the kubelet refused driver %s: %s", k.id.Name, cmp.Or(e.status.GetError(), "without a reason")),
 			func(s *State) { s.Registered, s.LastNotify = false, now })
-		k.c.Log.Info("offering the driver again", "driver", k.id.Name, "in", pause)
+		k.c.Log.Info("offering the driver again", "driver", k.id.Name, "in", next)
 	}
 }
 
@@ -226,7 +228,7 @@ func (k *kubelet) look(ctx context.Context) error {
 	case answers(ctx, k.offer.path):
 		// To take the place back would only begin a fight, as the other one may
 		// be the next version of this pod.
-		k.foreign = time.Now().Add(k.yielded.pause())
+		k.foreign = time.Now().Add(k.yielded.Next())
 		k.wake.Stop()
 		k.report.problem(partRegistration, fmt.Errorf("another registrar offers driver %s at %s: waiting until it ends", k.id.Name, k.offer.path),
 			func(s *State) { s.Socket, s.Registered, s.StandingBy = "", false, true })
@@ -237,9 +239,9 @@ func (k *kubelet) look(ctx context.Context) error {
 
 // lost offers the driver anew, at most once a second.
 func (k *kubelet) lost(ctx context.Context, why string) error {
-	k.yielded.reset()
+	k.yielded.Reset()
 	k.foreign = time.Time{}
-	if k.failed.next > 0 {
+	if k.failed.Begun() {
 		return nil // wake tries again
 	}
 	if left := offerPause - time.Since(k.last); left > 0 {

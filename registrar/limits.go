@@ -57,7 +57,10 @@ func (d *direct) setLegacyLimit(ctx context.Context, node *corev1.Node, driver s
 		return fmt.Errorf("write the volume limit of Node %s: %w", node.Name, err)
 	}
 	_, err = d.c.Client.CoreV1().Nodes().Patch(ctx, node.Name, types.MergePatchType, patch, metav1.PatchOptions{}, "status")
-	if err != nil && (limit > 0 || !apierrors.IsNotFound(err)) {
+	if limit == 0 && apierrors.IsNotFound(err) {
+		return nil // the Node is gone, and its status with it
+	}
+	if err != nil {
 		return fmt.Errorf("write the volume limit of Node %s: %w", node.Name, err)
 	}
 	d.wrote("Node's status")

@@ -55,7 +55,10 @@ func put(ctx context.Context, path string, service registerapi.RegistrationServe
 	sweep(dir)
 	private, err := os.MkdirTemp(dir, temporary)
 	if err != nil {
-		return nil, err
+		if of, is := errors.AsType[*fs.PathError](err); is {
+			err = of.Err // its path is another one at each attempt
+		}
+		return nil, fmt.Errorf("make a directory in %s: %w", dir, err)
 	}
 	defer func() { err = errors.Join(err, os.Remove(private)) }()
 	made := filepath.Join(private, ".s")

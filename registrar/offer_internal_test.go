@@ -35,3 +35,12 @@ func TestAServerThatEndsByItselfIsReplaced(t *testing.T) {
 	require.NoError(t, err)
 	require.Empty(t, entries)
 }
+
+// What is said once while it stays the same has to stay the same.
+func TestADirectoryThatCannotBeWrittenIsTheSameErrorEachTime(t *testing.T) {
+	t.Parallel()
+	_, first := put(t.Context(), "/none/a-reg.sock", nil)
+	_, second := put(t.Context(), "/none/a-reg.sock", nil)
+	require.EqualError(t, first, "offer registration socket /none/a-reg.sock: make a directory in /none: no such file or directory")
+	require.Equal(t, first.Error(), second.Error())
+}

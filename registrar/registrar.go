@@ -32,7 +32,7 @@ func Run(ctx context.Context, c Config) (err error) {
 		return err
 	}
 	c = c.withDefaults()
-	d, err := c.driver()
+	d, err := driver.Connect(c.Conn, c.CSIAddress, driver.Options{Log: c.Log, Metrics: c.Metrics})
 	if err != nil {
 		return err
 	}
@@ -56,29 +56,20 @@ func Run(ctx context.Context, c Config) (err error) {
 		group.Go(func() error { return server.Serve(ctx) })
 	}
 	if c.CSIDriver != nil {
-		f.named = newLatest[identity]()
-		k := &keeper{c: c, driver: d, report: report, kick: newLatest[struct{}]()}
+		f.named = newMailbox[identity]()
+		k := &keeper{c: c, driver: d, report: report, kick: newMailbox[struct{}]()}
 		group.Go(func() error { return k.run(ctx, f.named.c) })
 	}
 	if c.Direct != nil {
-		f.nodes = newLatest[identity]()
-		n := &direct{c: c, driver: d, report: report, kick: newLatest[struct{}]()}
+		f.nodes = newMailbox[identity]()
+		n := &direct{c: c, driver: d, report: report, kick: newMailbox[struct{}]()}
 		group.Go(func() error { return n.run(ctx, f.nodes.c) })
 	} else {
-		f.offers = newLatest[identity]()
+		f.offers = newMailbox[identity]()
 		k := &kubelet{c: c, report: report, events: make(chan event, 16)}
 		group.Go(func() error { return k.run(ctx, f.offers.c) })
 	}
 	group.Go(func() error { return f.watch(ctx) })
 	group.Go(func() error { return f.run(ctx) })
 	return group.Wait()
-}
-
-// driver is the driver that the configuration names.
-func (c Config) driver() (*driver.Driver, error) {
-	o := driver.Options{Log: c.Log, Metrics: c.Metrics}
-	if c.Conn != nil {
-		return driver.Over(c.Conn, o)
-	}
-	return driver.Dial(c.CSIAddress, o)
 }

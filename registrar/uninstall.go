@@ -4,10 +4,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"slices"
 
 	corev1 "k8s.io/api/core/v1"
-	storagev1 "k8s.io/api/storage/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
@@ -29,7 +27,7 @@ func (d *direct) leaveCSINode(ctx context.Context, driver string) error {
 		if err != nil {
 			return fmt.Errorf("get CSINode %s: %w", name, err)
 		}
-		if !slices.ContainsFunc(object.Spec.Drivers, func(e storagev1.CSINodeDriver) bool { return e.Name == driver }) {
+		if indexOf(object.Spec.Drivers, driver) < 0 {
 			return nil
 		}
 		_, err = d.removeEntry(ctx, object, driver)

@@ -2,9 +2,7 @@ package main
 
 import (
 	"context"
-	"errors"
 	"fmt"
-	"log/slog"
 	"os"
 	"os/signal"
 	"strings"
@@ -13,6 +11,7 @@ import (
 
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
+	"golang.org/x/sync/errgroup"
 
 	"github.com/csiemu/csiemu/attacher"
 	"github.com/csiemu/csiemu/emulator"
@@ -42,14 +41,13 @@ type attacherFlags struct {
 	labels                             []string
 	httpEndpoint, metricsPath          string
 	pprof                              bool
-	logLevel, logFormat                string
+	log                                logFlags
 
 	// Deprecated ones.
 	metricsAddress string
 	automaxprocs   bool
 	maxLogLength   int
 	featureGates   string
-	verbosity      int
 }
 
 func newAttacher() *cobra.Command {
@@ -96,24 +94,21 @@ func (f *attacherFlags) define(flags *pflag.FlagSet) {
 	flags.StringVar(&f.httpEndpoint, "http-endpoint", "", "`ADDRESS` of /healthz, /readyz and metrics, HOST:PORT or unix://PATH (default none)")
 	flags.StringVar(&f.metricsPath, "metrics-path", "/metrics", "`PATH` of the metrics there")
 	flags.BoolVar(&f.pprof, "enable-pprof", false, "also serve /debug/pprof/ there")
-	flags.StringVar(&f.logLevel, "log-level", "info", "least level to log: debug, info, warn, error")
-	flags.StringVar(&f.logFormat, "logging-format", "text", "form of the log: text, json")
-	flags.IntVarP(&f.verbosity, "v", "v", 0, "deprecated: 4 and more mean --log-level debug")
-	flags.StringVar(&f.metricsAddress, "metrics-address", "", "deprecated: `ADDRESS`, as --http-endpoint")
-	flags.IntVar(&f.maxLogLength, "max-grpc-log-length", -1, "deprecated: ignored, calls are logged at level debug only")
-	flags.BoolVar(&f.automaxprocs, "automaxprocs", false, "deprecated: ignored, Go heeds the container's limit by itself")
-	flags.StringVar(&f.featureGates, "feature-gates", "", "deprecated: ignored, error codes are recorded and the lease is given back")
+	f.log.define(flags)
+	flags.StringVar(&f.metricsAddress, "metrics-address", "", deprecated+"`ADDRESS`, as --http-endpoint")
+	flags.IntVar(&f.maxLogLength, "max-grpc-log-length", -1, deprecated+"ignored, calls are logged at level debug only")
+	flags.BoolVar(&f.automaxprocs, "automaxprocs", false, deprecated+"ignored, Go heeds the container's limit by itself")
+	flags.StringVar(&f.featureGates, "feature-gates", "", deprecated+"ignored, error codes are recorded and the lease is given back")
 	flags.Lookup("leader-election-namespace").Annotations = map[string][]string{alsoFrom: {"POD_NAMESPACE"}}
 }
 
 // run attaches and detaches until the process is told to end.
 func (f *attacherFlags) run(ctx context.Context, cmd *cobra.Command) error {
-	logs := registrarFlags{logLevel: f.logLevel, logFormat: f.logFormat, verbosity: f.verbosity}
-	log, err := logs.logger(cmd.ErrOrStderr())
+	log, err := f.log.logger(cmd.ErrOrStderr())
 	if err != nil {
 		return err
 	}
-	f.note(cmd.Flags(), log)
+	noteDeprecated(cmd.Flags(), log)
 	if err := f.check(); err != nil {
 		return err
 	}
@@ -141,21 +136,10 @@ func (f *attacherFlags) run(ctx context.Context, cmd *cobra.Command) error {
 	if err != nil {
 		return err
 	}
-	return both(ctx, server.Serve, func(ctx context.Context) error { return attacher.Run(ctx, c) })
-}
-
-// both runs two until one of them ends, and then both have.
-func both(ctx context.Context, one, two func(context.Context) error) error {
-	ctx, cancel := context.WithCancel(ctx)
-	defer cancel()
-	ended := make(chan error, 1)
-	go func() {
-		defer cancel()
-		ended <- one(ctx)
-	}()
-	err := two(ctx)
-	cancel()
-	return errors.Join(err, <-ended)
+	group, ctx := errgroup.WithContext(ctx)
+	group.Go(func() error { return server.Serve(ctx) })
+	group.Go(func() error { return attacher.Run(ctx, c) })
+	return group.Wait()
 }
 
 // check refuses what cannot be, as a mistake of the command line.
@@ -239,13 +223,4 @@ func (f *attacherFlags) clients() (attacher.Config, error) {
 		c.LeaderElection = &election
 	}
 	return c, nil
-}
-
-// note says which deprecated flags were given.
-func (f *attacherFlags) note(flags *pflag.FlagSet, log *slog.Logger) {
-	for _, name := range []string{"metrics-address", "max-grpc-log-length", "automaxprocs", "feature-gates", "v"} {
-		if flag := flags.Lookup(name); flag.Changed {
-			log.Warn("a flag is deprecated", "flag", "--"+name, "means", flag.Usage)
-		}
-	}
 }

@@ -3,8 +3,6 @@ package main
 import (
 	"context"
 	"errors"
-	"io"
-	"log/slog"
 	"os"
 	"os/signal"
 	"strconv"
@@ -41,13 +39,12 @@ type registrarFlags struct {
 	kubeconfig, nodeName                string
 	object                              registrar.CSIDriver
 	keepObject                          bool
-	logLevel, logFormat                 string
+	log                                 logFlags
 
 	// Deprecated ones.
 	mode              string
 	connectionTimeout time.Duration
 	automaxprocs      bool
-	verbosity         int
 }
 
 // probeMode is the value of --mode that older manifests have in an exec probe.
@@ -87,23 +84,21 @@ func (f *registrarFlags) define(flags *pflag.FlagSet) {
 	flags.StringVar(&f.object.FSGroupPolicy, "csidriver-fs-group-policy", "", "its fsGroupPolicy: File, None, ReadWriteOnceWithFSType (default by VOLUME_MOUNT_GROUP)")
 	flags.DurationVar(&f.object.UpdatePeriod, "csidriver-update-period", 0, "its nodeAllocatableUpdatePeriodSeconds, at least 10s; 0 means none")
 	flags.BoolVar(&f.object.DeleteAtEnd, "csidriver-delete", false, "delete it at the end, for a registrar that is the only one")
-	flags.StringVar(&f.logLevel, "log-level", "info", "least level to log: debug, info, warn, error")
-	flags.StringVar(&f.logFormat, "logging-format", "text", "form of the log: text, json")
-	flags.IntVar(&f.healthPort, "health-port", 0, "deprecated: `PORT` of --http-endpoint on all addresses")
-	flags.IntVarP(&f.verbosity, "v", "v", 0, "deprecated: 4 and more mean --log-level debug")
-	flags.StringVar(&f.mode, "mode", "", "deprecated: "+probeMode+" ends at once with status 0")
-	flags.DurationVar(&f.connectionTimeout, "connection-timeout", 0, "deprecated: ignored, the driver is waited for without limit")
-	flags.BoolVar(&f.automaxprocs, "automaxprocs", false, "deprecated: ignored, Go heeds the container's limit by itself")
+	f.log.define(flags)
+	flags.IntVar(&f.healthPort, "health-port", 0, deprecated+"`PORT` of --http-endpoint on all addresses")
+	flags.StringVar(&f.mode, "mode", "", deprecated+probeMode+" ends at once with status 0")
+	flags.DurationVar(&f.connectionTimeout, "connection-timeout", 0, deprecated+"ignored, the driver is waited for without limit")
+	flags.BoolVar(&f.automaxprocs, "automaxprocs", false, deprecated+"ignored, Go heeds the container's limit by itself")
 	flags.Lookup("node-name").Annotations = map[string][]string{alsoFrom: {"NODE_NAME"}}
 }
 
 // run registers until the process is told to end.
 func (f *registrarFlags) run(ctx context.Context, cmd *cobra.Command) error {
-	log, err := f.logger(cmd.ErrOrStderr())
+	log, err := f.log.logger(cmd.ErrOrStderr())
 	if err != nil {
 		return err
 	}
-	f.note(cmd.Flags(), log)
+	noteDeprecated(cmd.Flags(), log)
 	switch f.mode {
 	case "", "registration":
 	case probeMode:
@@ -171,31 +166,4 @@ func (f *registrarFlags) config() (registrar.Config, error) {
 		c.CSIDriver = &f.object
 	}
 	return c, nil
-}
-
-// note says which deprecated flags were given.
-func (f *registrarFlags) note(flags *pflag.FlagSet, log *slog.Logger) {
-	for _, name := range []string{"health-port", "mode", "connection-timeout", "automaxprocs", "v"} {
-		if flag := flags.Lookup(name); flag.Changed {
-			log.Warn("a flag is deprecated", "flag", "--"+name, "means", flag.Usage)
-		}
-	}
-}
-
-func (f *registrarFlags) logger(out io.Writer) (*slog.Logger, error) {
-	var level slog.Level
-	if err := level.UnmarshalText([]byte(f.logLevel)); err != nil {
-		return nil, usage("read --log-level: %q is no level: give debug, info, warn or error", f.logLevel)
-	}
-	if f.verbosity >= 4 {
-		level = min(level, slog.LevelDebug)
-	}
-	o := &slog.HandlerOptions{Level: level}
-	switch f.logFormat {
-	case "text":
-		return slog.New(slog.NewTextHandler(out, o)), nil
-	case "json":
-		return slog.New(slog.NewJSONHandler(out, o)), nil
-	}
-	return nil, usage("read --logging-format: %q is no format: give text or json", f.logFormat)
 }

@@ -33,8 +33,14 @@ func parse(text string) (address, error) {
 	case !is && strings.Contains(where, "://"):
 		return address{}, errors.New("the scheme is unknown: give a path, unix://PATH or tcp://HOST:PORT")
 	}
+	if len(where) > longestPath {
+		return address{}, fmt.Errorf("the path has %d bytes, a socket's has %d at most", len(where), longestPath)
+	}
 	return address{"unix", where}, nil
 }
+
+// longestPath is the room for a path in sockaddr_un (unix(7)), without its zero byte.
+const longestPath = 107
 
 func (a address) dial(ctx context.Context, _ string) (net.Conn, error) {
 	var dialer net.Dialer

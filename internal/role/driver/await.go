@@ -9,6 +9,8 @@ import (
 	"github.com/container-storage-interface/spec/lib/go/csi"
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
+
+	"github.com/csiemu/csiemu/internal/role/pause"
 )
 
 // How often Await asks, and how often it tells a reason that stays the same.
@@ -62,7 +64,7 @@ func await(ctx context.Context, late func(error), attempt func(context.Context) 
 			late(err)
 			told, at = text, time.Now()
 		}
-		if sleep(ctx, probeEvery) != nil {
+		if pause.For(ctx, probeEvery) != nil {
 			return fmt.Errorf("wait for the CSI driver: %w", errors.Join(ctx.Err(), err))
 		}
 	}

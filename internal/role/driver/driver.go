@@ -7,7 +7,6 @@
 package driver
 
 import (
-	"context"
 	"fmt"
 	"log/slog"
 	"math"
@@ -104,6 +103,14 @@ func Over(conn grpc.ClientConnInterface, o Options) (*Driver, error) {
 	return d, nil
 }
 
+// Connect is Over for a connection, and Dial for an address where conn is nil.
+func Connect(conn grpc.ClientConnInterface, address string, o Options) (*Driver, error) {
+	if conn != nil {
+		return Over(conn, o)
+	}
+	return Dial(address, o)
+}
+
 func over(conn grpc.ClientConnInterface, o Options) (*Driver, error) {
 	o = o.withDefaults()
 	operations, err := register(o.Metrics)
@@ -144,16 +151,4 @@ func (d *Driver) Close() error {
 		return nil
 	}
 	return d.own.Close()
-}
-
-// sleep waits, or until ctx ends.
-func sleep(ctx context.Context, t time.Duration) error {
-	timer := time.NewTimer(t)
-	defer timer.Stop()
-	select {
-	case <-ctx.Done():
-		return ctx.Err()
-	case <-timer.C:
-		return nil
-	}
 }

@@ -53,6 +53,7 @@ func TestAddressesThatCannotBe(t *testing.T) {
 		"no path":          {"unix://", "has no path"},
 		"another scheme":   {"http://localhost:80", "scheme is unknown"},
 		"tcp without port": {"tcp://localhost", "no tcp://HOST:PORT"},
+		"too long":         {"/" + strings.Repeat("x", 107), "the path has 108 bytes, a socket's has 107 at most"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()

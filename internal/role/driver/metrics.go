@@ -2,13 +2,14 @@ package driver
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"strconv"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
 	"google.golang.org/grpc/status"
+
+	"github.com/csiemu/csiemu/internal/role/metrics"
 )
 
 // operations is the metric that all CSI sidecars have; nil counts nothing. Its
@@ -19,20 +20,11 @@ func register(registerer prometheus.Registerer) (*operations, error) {
 	if registerer == nil {
 		return nil, nil
 	}
-	seconds := prometheus.NewHistogramVec(prometheus.HistogramOpts{
+	seconds, err := metrics.Share(registerer, prometheus.NewHistogramVec(prometheus.HistogramOpts{
 		Subsystem: "csi_sidecar", Name: "operations_seconds",
 		Help:    "Duration of calls of the CSI driver, with their gRPC status code.",
 		Buckets: []float64{.1, .25, .5, 1, 2.5, 5, 10, 15, 25, 50, 120, 300, 600},
-	}, []string{"driver_name", "method_name", "grpc_status_code", "migrated"})
-	err := registerer.Register(seconds)
-	var already prometheus.AlreadyRegisteredError
-	if errors.As(err, &already) {
-		known, is := already.ExistingCollector.(*prometheus.HistogramVec)
-		if !is {
-			return nil, fmt.Errorf("register csi_sidecar_operations_seconds: %w", err)
-		}
-		return &operations{known}, nil
-	}
+	}, []string{"driver_name", "method_name", "grpc_status_code", "migrated"}))
 	if err != nil {
 		return nil, fmt.Errorf("register csi_sidecar_operations_seconds: %w", err)
 	}

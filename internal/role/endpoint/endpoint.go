@@ -3,6 +3,7 @@
 package endpoint
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -37,8 +38,6 @@ type Config struct {
 	Metrics prometheus.Gatherer
 	// MetricsPath is where; "" means /metrics.
 	MetricsPath string
-	// Handlers are further paths, in the patterns of http.ServeMux.
-	Handlers map[string]http.Handler
 	// PProf serves /debug/pprof/.
 	PProf bool
 	// Log gets what goes wrong in serving; nil logs nothing.
@@ -53,9 +52,8 @@ func NewRegistry() *prometheus.Registry {
 	return registry
 }
 
-// Handler is what an endpoint answers, for callers that have a server already. It
-// panics, as http.ServeMux does, where two of the paths are the same.
-func Handler(c Config) http.Handler {
+// handler is what an endpoint answers.
+func handler(c Config) http.Handler {
 	mux := http.NewServeMux()
 	for path, checks := range map[string][]Check{"/healthz": c.Healthy, "/readyz": c.Ready} {
 		answer := checked{checks: checks, detail: c.Detail}
@@ -63,14 +61,7 @@ func Handler(c Config) http.Handler {
 		mux.Handle(path+"/{check}", answer)
 	}
 	if c.Metrics != nil {
-		path := c.MetricsPath
-		if path == "" {
-			path = "/metrics"
-		}
-		mux.Handle(path, promhttp.HandlerFor(c.Metrics, promhttp.HandlerOpts{}))
-	}
-	for pattern, handler := range c.Handlers {
-		mux.Handle(pattern, handler)
+		mux.Handle(cmp.Or(c.MetricsPath, "/metrics"), promhttp.HandlerFor(c.Metrics, promhttp.HandlerOpts{}))
 	}
 	if c.PProf {
 		mux.HandleFunc("/debug/pprof/", pprof.Index)
@@ -116,7 +107,7 @@ func (s *Server) Close() error { return s.listener.Close() }
 // Requests under way get a second to end.
 func (s *Server) Serve(ctx context.Context) error {
 	server := &http.Server{
-		Handler:           Handler(s.config),
+		Handler:           handler(s.config),
 		ReadHeaderTimeout: 5 * time.Second,
 		BaseContext:       func(net.Listener) context.Context { return ctx },
 	}
@@ -143,13 +134,4 @@ func (s *Server) Serve(ctx context.Context) error {
 		return fmt.Errorf("end HTTP on %s: %w", s.config.Address, err)
 	}
 	return nil
-}
-
-// Run is Listen and Serve.
-func Run(ctx context.Context, c Config) error {
-	s, err := Listen(ctx, c)
-	if err != nil {
-		return err
-	}
-	return s.Serve(ctx)
 }

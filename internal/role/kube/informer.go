@@ -2,9 +2,12 @@ package kube
 
 import (
 	"context"
+	"errors"
 	"fmt"
+	"io"
 	"time"
 
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/watch"
@@ -33,23 +36,38 @@ type InformerConfig[List runtime.Object] struct {
 	Resync time.Duration
 	// Indexers may be nil.
 	Indexers cache.Indexers
+	// Link is told how the API server can be reached; nil tells nobody.
+	Link *Link
 }
 
 // NewInformer returns a cache of one resource. A cluster has many more objects
 // than one role cares for, and of those it needs little: only what Keep returns
 // stays in memory.
 func NewInformer[List runtime.Object](c InformerConfig[List]) (cache.SharedIndexInformer, error) {
+	link, what := c.Link, fmt.Sprintf("%T", c.Example)
+	if link == nil {
+		link = &Link{}
+	}
 	from := &cache.ListWatch{
 		ListWithContextFunc: func(ctx context.Context, o metav1.ListOptions) (runtime.Object, error) {
-			return c.Resource.List(ctx, o)
+			return patiently(ctx, link, what, func(ctx context.Context) (runtime.Object, error) { return c.Resource.List(ctx, o) })
 		},
 		WatchFuncWithContext: func(ctx context.Context, o metav1.ListOptions) (watch.Interface, error) {
-			return c.Resource.Watch(ctx, o)
+			return patiently(ctx, link, what, func(ctx context.Context) (watch.Interface, error) { return c.Resource.Watch(ctx, o) })
 		},
 	}
 	informer := cache.NewSharedIndexInformerWithOptions(cache.ToListWatcherWithWatchListSemantics(from, c.Client), c.Example,
 		cache.SharedIndexInformerOptions{ResyncPeriod: c.Resync, Indexers: c.Indexers})
-	err := informer.SetTransform(func(object any) (any, error) {
+	err := informer.SetWatchErrorHandlerWithContext(func(ctx context.Context, _ *cache.Reflector, err error) {
+		// A watch that is too old, or that the server has ended, begins anew by itself.
+		if ctx.Err() == nil && !apierrors.IsResourceExpired(err) && !apierrors.IsGone(err) && !errors.Is(err, io.EOF) {
+			link.fails(what, err)
+		}
+	})
+	if err != nil {
+		return nil, fmt.Errorf("make a cache of %T: %w", c.Example, err)
+	}
+	err = informer.SetTransform(func(object any) (any, error) {
 		if full, is := object.(runtime.Object); is {
 			return c.Keep(full), nil
 		}

@@ -11,6 +11,8 @@ import (
 	coordinationv1 "k8s.io/client-go/kubernetes/typed/coordination/v1"
 	"k8s.io/client-go/tools/leaderelection"
 	"k8s.io/client-go/tools/leaderelection/resourcelock"
+
+	"github.com/csiemu/csiemu/internal/role/metrics"
 )
 
 // ErrLeaseLost is returned when the lease could not be renewed in time: another
@@ -47,11 +49,10 @@ type LeaseConfig struct {
 // returned, joined with ErrLeaseLost if that is why; nil if ctx ended before there
 // was a lease. Nothing of it runs any more then.
 func Lead(ctx context.Context, c LeaseConfig, run func(context.Context) error) error {
-	var errs []error
-	status := share(c.Metrics, prometheus.NewGaugeVec(prometheus.GaugeOpts{
+	status, err := metrics.Share(c.Metrics, prometheus.NewGaugeVec(prometheus.GaugeOpts{
 		Name: "leader_election_master_status", Help: "Whether this process holds the lease: 1 if it does.",
-	}, []string{"name"}), &errs)
-	if err := errors.Join(errs...); err != nil {
+	}, []string{"name"}))
+	if err != nil {
 		return fmt.Errorf("lead by lease %s/%s: %w", c.Namespace, c.Name, err)
 	}
 	leads := status.WithLabelValues(c.Name)

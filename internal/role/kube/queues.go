@@ -5,6 +5,8 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 	"k8s.io/client-go/util/workqueue"
+
+	"github.com/csiemu/csiemu/internal/role/metrics"
 )
 
 // QueueMetrics are the metrics of work queues that all Kubernetes components have,
@@ -43,33 +45,15 @@ func NewQueueMetrics(registerer prometheus.Registerer) (*QueueMetrics, error) {
 		latency:    histogram("queue_duration_seconds", "How long items waited in the queue."),
 		work:       histogram("work_duration_seconds", "How long items took."),
 	}
-	var errs []error
-	m.depth = share(registerer, m.depth, &errs)
-	m.unfinished = share(registerer, m.unfinished, &errs)
-	m.longest = share(registerer, m.longest, &errs)
-	m.adds = share(registerer, m.adds, &errs)
-	m.retries = share(registerer, m.retries, &errs)
-	m.latency = share(registerer, m.latency, &errs)
-	m.work = share(registerer, m.work, &errs)
-	return m, errors.Join(errs...)
+	return m, errors.Join(
+		share(registerer, &m.depth), share(registerer, &m.unfinished), share(registerer, &m.longest),
+		share(registerer, &m.adds), share(registerer, &m.retries), share(registerer, &m.latency), share(registerer, &m.work))
 }
 
-// share registers a metric, or returns the one that was registered before.
-func share[C prometheus.Collector](registerer prometheus.Registerer, metric C, errs *[]error) C {
-	if registerer == nil {
-		return metric
-	}
-	err := registerer.Register(metric)
-	var already prometheus.AlreadyRegisteredError
-	if errors.As(err, &already) {
-		if known, is := already.ExistingCollector.(C); is {
-			return known
-		}
-	}
-	if err != nil {
-		*errs = append(*errs, err)
-	}
-	return metric
+// share is metrics.Share in place.
+func share[C prometheus.Collector](registerer prometheus.Registerer, metric *C) (err error) {
+	*metric, err = metrics.Share(registerer, *metric)
+	return err
 }
 
 // NewDepthMetric is workqueue.MetricsProvider.
