@@ -15,6 +15,7 @@ import (
 
 	"github.com/csiemu/csiemu/attacher"
 	"github.com/csiemu/csiemu/emulator"
+	"github.com/csiemu/csiemu/internal/role/driver"
 	"github.com/csiemu/csiemu/internal/role/endpoint"
 	"github.com/csiemu/csiemu/internal/role/kube"
 )
@@ -161,6 +162,9 @@ func (f *attacherFlags) check() error {
 		return usage("read --max-entries: %d is negative: give 0 to leave it to the driver", f.config.MaxEntries)
 	case !strings.HasPrefix(f.metricsPath, "/"):
 		return usage("read --metrics-path: %q does not begin with /", f.metricsPath)
+	}
+	if err := driver.CheckAddress(f.csiAddress); err != nil {
+		return usage("read --csi-address %q: %w", f.csiAddress, err)
 	}
 	for name, t := range map[string]time.Duration{
 		"timeout": f.config.Timeout, "retry-interval-start": f.config.RetryStart,

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"os"
 	"os/signal"
+	"path/filepath"
 	"strconv"
 	"syscall"
 	"time"
@@ -13,6 +14,7 @@ import (
 	"github.com/spf13/pflag"
 
 	"github.com/csiemu/csiemu/emulator"
+	"github.com/csiemu/csiemu/internal/role/driver"
 	"github.com/csiemu/csiemu/internal/role/kube"
 	"github.com/csiemu/csiemu/registrar"
 )
@@ -146,6 +148,9 @@ func (f *registrarFlags) config() (registrar.Config, error) {
 	case f.pprof && f.httpEndpoint == "":
 		return c, usage("--enable-pprof needs --http-endpoint")
 	}
+	if err := driver.CheckAddress(f.csiAddress); err != nil {
+		return c, usage("read --csi-address %q: %w", f.csiAddress, err)
+	}
 	switch {
 	case f.timeout <= 0:
 		return c, usage("read --timeout: %v is not more than 0", f.timeout)
@@ -159,8 +164,13 @@ func (f *registrarFlags) config() (registrar.Config, error) {
 		return c, usage("--legacy-limits needs --direct")
 	case f.kubeletPath == "":
 		return c, usage("give --kubelet-registration-path, the driver's socket as the kubelet sees it, or --direct")
+	case !filepath.IsAbs(f.kubeletPath):
+		return c, usage("read --kubelet-registration-path: %q is relative: give the path from the root of the kubelet's host", f.kubeletPath)
 	default:
 		c.KubeletRegistrationPath, c.PluginRegistrationPath = f.kubeletPath, f.pluginPath
+	}
+	if f.object.DeleteAtEnd && !f.keepObject {
+		return c, usage("--csidriver-delete needs --csidriver-object")
 	}
 	if f.keepObject {
 		c.CSIDriver = &f.object

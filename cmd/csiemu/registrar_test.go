@@ -26,7 +26,7 @@ func TestRegistrarCommandLinesThatCannotBe(t *testing.T) {
 		"another mode":              {[]string{"--mode=x"}, "read --mode"},
 		"another level":             {[]string{"--log-level=x"}, "read --log-level"},
 		"another format":            {[]string{"--logging-format=x"}, "read --logging-format"},
-		"no driver":                 {[]string{"--kubelet-registration-path=/x", "--csi-address="}, "no driver"},
+		"no driver":                 {[]string{"--kubelet-registration-path=/x", "--csi-address="}, "the address is empty"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()

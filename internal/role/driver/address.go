@@ -11,6 +11,12 @@ import (
 // address is where a driver listens.
 type address struct{ network, where string }
 
+// CheckAddress says what is wrong with an address of Dial.
+func CheckAddress(text string) error {
+	_, err := parse(text)
+	return err
+}
+
 // parse reads an address as the CSI sidecars take it. Any other scheme is refused,
 // as it would be taken for a path otherwise.
 func parse(text string) (address, error) {
