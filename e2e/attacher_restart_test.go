@@ -13,7 +13,6 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"github.com/csiemu/csiemu/e2e/control"
 	"github.com/csiemu/csiemu/e2e/process"
 )
 
@@ -46,12 +45,7 @@ func TestAttacherSurvivesRestarts(t *testing.T) {
 	seed := uint64(number(t, seedVariable, int(time.Now().UnixNano()%1_000_000)))
 	ctx, cancel := context.WithTimeout(t.Context(), time.Minute+time.Duration(restarts)*6*time.Second+time.Duration(cycles)*time.Second)
 	defer cancel()
-	dir, err := os.MkdirTemp("", "e2e-") //nolint:usetesting // a path of t.TempDir is too long for sockets
-	require.NoError(t, err)
-	defer func() { require.NoError(t, os.RemoveAll(dir)) }()
-	plane, err := control.New(ctx, dir, control.Config{})
-	require.NoError(t, err)
-	defer func() { require.NoError(t, plane.Close()) }()
+	plane, dir := newPlane(ctx, t)
 	grant(t, plane.Client, "../testdata/rbac/attacher.yaml")
 
 	w := newStorm(ctx, t, plane, dir, seed)

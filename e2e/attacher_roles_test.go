@@ -3,7 +3,6 @@ package e2e_test
 import (
 	"context"
 	"maps"
-	"os"
 	"slices"
 	"strings"
 	"testing"
@@ -67,12 +66,7 @@ type contestant struct {
 func TestAttacherAsUpstream(t *testing.T) {
 	ctx, cancel := context.WithTimeout(t.Context(), 2*limit)
 	defer cancel()
-	dir, err := os.MkdirTemp("", "e2e-") //nolint:usetesting // a path of t.TempDir is too long for sockets
-	require.NoError(t, err)
-	defer func() { require.NoError(t, os.RemoveAll(dir)) }()
-	plane, err := control.New(ctx, dir, control.Config{})
-	require.NoError(t, err)
-	defer func() { require.NoError(t, plane.Close()) }()
+	plane, _ := newPlane(ctx, t)
 	grant(t, plane.Client, "../testdata/rbac/attacher.yaml")
 
 	theirs, err := programs.Path("csi-attacher")

@@ -1,11 +1,7 @@
 package e2e_test
 
 import (
-	"bytes"
 	"context"
-	"errors"
-	"io"
-	"os"
 	"path/filepath"
 	"testing"
 
@@ -15,16 +11,13 @@ import (
 	storage "k8s.io/api/storage/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/util/yaml"
-	"k8s.io/client-go/kubernetes/scheme"
-	"k8s.io/client-go/tools/clientcmd"
 
 	"github.com/csiemu/csiemu/e2e/control"
 	"github.com/csiemu/csiemu/e2e/process"
 )
 
 // account is the service account of testdata/rbac/registrar.yaml.
-const account, accountNamespace = "csiemu-registrar", "csiemu"
+const account = "csiemu-registrar"
 
 // direct is a registrar beside an API server to which nobody else writes of nodes.
 type direct struct {
@@ -40,53 +33,15 @@ type direct struct {
 
 // newDirect gives the account its rights: those of the first role of the file, to be
 // bound as it is.
-func newDirect(t *testing.T, s *stage, plane *control.Plane, dir, program string) *direct {
+func newDirect(t *testing.T, plane *control.Plane, dir, program string) *direct {
 	t.Helper()
 	d := &direct{
-		dir: dir, program: program, kubeconfig: filepath.Join(dir, "account.kubeconfig"),
+		dir: dir, program: program, kubeconfig: kubeconfigOf(t, plane, "", "system:serviceaccount:"+rightsNamespace+":"+account),
 		csi: filepath.Join(dir, "csi.sock"), health: filepath.Join(dir, "h.sock"),
 	}
-	config, err := clientcmd.LoadFromFile(plane.Kubeconfig)
-	require.NoError(t, err)
-	for _, user := range config.AuthInfos {
-		user.Impersonate = "system:serviceaccount:" + accountNamespace + ":" + account
-	}
-	require.NoError(t, clientcmd.WriteToFile(*config, d.kubeconfig))
-	_, err = s.client.CoreV1().Namespaces().Create(s.ctx, &core.Namespace{ObjectMeta: metav1.ObjectMeta{Name: accountNamespace}}, metav1.CreateOptions{})
-	require.NoError(t, err)
-	s.applyRoles("../testdata/rbac/registrar.yaml")
+	grant(t, plane.Client, "../testdata/rbac/registrar.yaml")
 	t.Cleanup(func() { stopAll(t, d.running) })
 	return d
-}
-
-// applyRoles makes the objects of a file.
-func (s *stage) applyRoles(path string) {
-	s.Helper()
-	text, err := os.ReadFile(path)
-	require.NoError(s, err)
-	documents := yaml.NewDocumentDecoder(io.NopCloser(bytes.NewReader(text)))
-	defer documents.Close()
-	document := make([]byte, len(text))
-	for {
-		n, err := documents.Read(document)
-		if errors.Is(err, io.EOF) {
-			return
-		}
-		require.NoError(s, err)
-		object, _, err := scheme.Codecs.UniversalDeserializer().Decode(document[:n], nil, nil)
-		require.NoError(s, err)
-		switch o := object.(type) {
-		case *core.ServiceAccount:
-			_, err = s.client.CoreV1().ServiceAccounts(o.Namespace).Create(s.ctx, o, metav1.CreateOptions{})
-		case *rbac.ClusterRole:
-			_, err = s.client.RbacV1().ClusterRoles().Create(s.ctx, o, metav1.CreateOptions{})
-		case *rbac.ClusterRoleBinding:
-			_, err = s.client.RbacV1().ClusterRoleBindings().Create(s.ctx, o, metav1.CreateOptions{})
-		default:
-			require.Failf(s, "unknown object", "%T in %s", object, path)
-		}
-		require.NoError(s, err)
-	}
 }
 
 // bind gives the account the rights of one more role.
@@ -94,7 +49,7 @@ func (s *stage) bind(role string) {
 	s.Helper()
 	_, err := s.client.RbacV1().ClusterRoleBindings().Create(s.ctx, &rbac.ClusterRoleBinding{
 		ObjectMeta: metav1.ObjectMeta{Name: role},
-		Subjects:   []rbac.Subject{{Kind: rbac.ServiceAccountKind, Name: account, Namespace: accountNamespace}},
+		Subjects:   []rbac.Subject{{Kind: rbac.ServiceAccountKind, Name: account, Namespace: rightsNamespace}},
 		RoleRef:    rbac.RoleRef{APIGroup: rbac.GroupName, Kind: "ClusterRole", Name: role},
 	}, metav1.CreateOptions{})
 	require.NoError(s, err)
@@ -170,18 +125,13 @@ const legacyLimit core.ResourceName = "attachable-volumes-csi-" + driverName
 func TestRegistrarWithoutAKubelet(t *testing.T) {
 	t.Parallel()
 	program := buildCSIEmu(t)
-	dir, err := os.MkdirTemp("", "d-") //nolint:usetesting // a path of t.TempDir is too long for sockets
-	require.NoError(t, err)
-	t.Cleanup(func() { require.NoError(t, os.RemoveAll(dir)) })
 	ctx, cancel := context.WithTimeout(t.Context(), limit)
 	t.Cleanup(cancel)
-	plane, err := control.New(ctx, dir, control.Config{})
-	require.NoError(t, err)
-	t.Cleanup(func() { require.NoError(t, plane.Close()) })
+	plane, dir := newPlane(ctx, t)
 	on := func(t *testing.T) *stage {
 		return &stage{T: t, ctx: ctx, client: plane.Client, name: "bare", driver: driverName}
 	}
-	d := newDirect(t, on(t), plane, dir, program)
+	d := newDirect(t, plane, dir, program)
 	part := func(name string, f func(s *stage)) {
 		if !t.Failed() { // they follow one another
 			t.Run(name, func(t *testing.T) { f(on(t)) })

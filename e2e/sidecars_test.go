@@ -2,14 +2,9 @@ package e2e_test
 
 import (
 	"context"
-	"os"
 	"slices"
 	"testing"
 	"time"
-
-	"github.com/stretchr/testify/require"
-
-	"github.com/csiemu/csiemu/e2e/control"
 )
 
 // situation is something that goes wrong under a sidecar, and what it does then.
@@ -40,12 +35,7 @@ const limit = 2 * time.Minute
 func TestSidecars(t *testing.T) {
 	ctx, cancel := context.WithTimeout(t.Context(), limit)
 	defer cancel()
-	dir, err := os.MkdirTemp("", "e2e-") //nolint:usetesting // a path of t.TempDir is too long for sockets
-	require.NoError(t, err)
-	defer func() { require.NoError(t, os.RemoveAll(dir)) }()
-	plane, err := control.New(ctx, dir, control.Config{})
-	require.NoError(t, err)
-	defer func() { require.NoError(t, plane.Close()) }()
+	plane, _ := newPlane(ctx, t)
 
 	all := situations()
 	rows := make([]string, len(all))
