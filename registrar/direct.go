@@ -8,8 +8,6 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	storagev1 "k8s.io/api/storage/v1"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/client-go/informers"
 	"k8s.io/client-go/tools/cache"
 
 	"github.com/csiemu/csiemu/internal/role/driver"
@@ -132,26 +130,13 @@ func (d *direct) ensure(ctx context.Context) error {
 
 // watch has kick told of the Node, its CSINode and the CSIDriver objects.
 func (d *direct) watch(ctx context.Context) (stop func(), err error) {
-	byName := informers.WithTweakListOptions(func(o *metav1.ListOptions) {
-		o.FieldSelector = "metadata.name=" + d.c.Direct.NodeName
-	})
-	own := informers.NewSharedInformerFactoryWithOptions(d.c.Client, 0, byName)
-	all := informers.NewSharedInformerFactory(d.c.Client, 0)
-	drivers := all.Storage().V1().CSIDrivers().Informer()
-	d.drivers = drivers.GetStore()
 	kick := func() { d.kick.put(struct{}{}) }
-	for informer, differs := range map[cache.SharedIndexInformer]func(before, after any) bool{
-		own.Core().V1().Nodes().Informer():       d.nodeDiffers,
-		own.Storage().V1().CSINodes().Informer(): nil,
-		drivers:                                  nil,
-	} {
-		if err := notify(informer, d.c.Log, differs, kick); err != nil {
-			return nil, err
-		}
-	}
-	own.StartWithContext(ctx)
-	all.StartWithContext(ctx)
-	return func() { own.Shutdown(); all.Shutdown() }, nil
+	own := "metadata.name=" + d.c.Direct.NodeName
+	w := newWatches(d.c)
+	watch(w, d.c.Client.CoreV1().Nodes(), &corev1.Node{}, own, d.nodeDiffers, kick)
+	watch(w, d.c.Client.StorageV1().CSINodes(), &storagev1.CSINode{}, own, nil, kick)
+	d.drivers = watch(w, d.c.Client.StorageV1().CSIDrivers(), &storagev1.CSIDriver{}, "", nil, kick)
+	return w.start(ctx)
 }
 
 // nodeDiffers reports whether a change of the Node could concern the registration;

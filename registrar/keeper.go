@@ -11,7 +11,6 @@ import (
 	"k8s.io/apimachinery/pkg/api/equality"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/client-go/informers"
 
 	"github.com/csiemu/csiemu/internal/role/driver"
 	"github.com/csiemu/csiemu/internal/role/pause"
@@ -211,12 +210,9 @@ func (k *keeper) end(ctx context.Context) error {
 }
 
 func (k *keeper) watch(ctx context.Context) (stop func(), err error) {
-	factory := informers.NewSharedInformerFactory(k.c.Client, 0)
-	if err := notify(factory.Storage().V1().CSIDrivers().Informer(), k.c.Log, nil, func() { k.kick.put(struct{}{}) }); err != nil {
-		return nil, err
-	}
-	factory.StartWithContext(ctx)
-	return factory.Shutdown, nil
+	w := newWatches(k.c)
+	watch(w, k.c.Client.StorageV1().CSIDrivers(), &storagev1.CSIDriver{}, "", nil, func() { k.kick.put(struct{}{}) })
+	return w.start(ctx)
 }
 
 func ours(object *storagev1.CSIDriver) bool { return object.Labels[ManagedBy] == ManagedByRegistrar }

@@ -26,11 +26,13 @@ type InformerConfig[List runtime.Object] struct {
 	Client any
 	// Resource is listed and watched.
 	Resource Resource[List]
+	// FieldSelector says which objects, as in metadata.name=n1; "" means all.
+	FieldSelector string
 	// Example is an object of the resource.
 	Example runtime.Object
 	// Keep turns an object of the resource into what the cache keeps of it: at
 	// least a name and a resourceVersion, by meta.Accessor. What it returns is
-	// shared and must not be changed.
+	// shared and must not be changed. nil keeps everything.
 	Keep func(runtime.Object) any
 	// Resync is how often handlers are told of everything again; 0 means never.
 	Resync time.Duration
@@ -50,9 +52,11 @@ func NewInformer[List runtime.Object](c InformerConfig[List]) (cache.SharedIndex
 	}
 	from := &cache.ListWatch{
 		ListWithContextFunc: func(ctx context.Context, o metav1.ListOptions) (runtime.Object, error) {
+			o.FieldSelector = c.FieldSelector
 			return patiently(ctx, link, what, func(ctx context.Context) (runtime.Object, error) { return c.Resource.List(ctx, o) })
 		},
 		WatchFuncWithContext: func(ctx context.Context, o metav1.ListOptions) (watch.Interface, error) {
+			o.FieldSelector = c.FieldSelector
 			return patiently(ctx, link, what, func(ctx context.Context) (watch.Interface, error) { return c.Resource.Watch(ctx, o) })
 		},
 	}
@@ -66,6 +70,9 @@ func NewInformer[List runtime.Object](c InformerConfig[List]) (cache.SharedIndex
 	})
 	if err != nil {
 		return nil, fmt.Errorf("make a cache of %T: %w", c.Example, err)
+	}
+	if c.Keep == nil {
+		return informer, nil
 	}
 	err = informer.SetTransform(func(object any) (any, error) {
 		if full, is := object.(runtime.Object); is {
