@@ -98,12 +98,14 @@ func patiently[T any](ctx context.Context, l *Link, what string, request func(co
 			l.works(what)
 			return found, nil
 		}
-		if ctx.Err() != nil || !mayPass(err) {
+		if ctx.Err() == nil && !mayPass(err) {
 			return found, err
 		}
-		l.fails(what, err)
-		if again.Wait(ctx) != nil {
-			return found, err
+		if ctx.Err() == nil {
+			l.fails(what, err)
+		}
+		if err := again.Wait(ctx); err != nil {
+			return found, err // the end of ctx: after another error a reflector sleeps
 		}
 	}
 }
