@@ -17,23 +17,44 @@ func spawn(cmd *exec.Cmd, in *Namespaces) (ended <-chan error, err error) {
 	if cmd.SysProcAttr == nil {
 		cmd.SysProcAttr = &syscall.SysProcAttr{}
 	}
+	if in == nil {
+		cmd.SysProcAttr.Pdeathsig = syscall.SIGKILL
+	}
 	started, end := make(chan error), make(chan error, 1)
-	go func() {
-		// The death signal is for that of the thread that started the command,
-		// so the thread stays until the command has ended.
-		runtime.LockOSThread()
-		if in == nil {
-			defer runtime.UnlockOSThread()
-			cmd.SysProcAttr.Pdeathsig = syscall.SIGKILL
-		} else if err := in.enter(); err != nil {
-			started <- err
-			return
+	// The death signal is for that of the thread that started the command, so the
+	// thread stays until the command has ended.
+	onThread(func() {
+		if in != nil {
+			if err := in.enter(); err != nil {
+				started <- err
+				return
+			}
 		}
 		err := cmd.Start()
 		started <- err
 		if err == nil {
 			end <- cmd.Wait()
 		}
-	}()
+	})
 	return end, <-started
+}
+
+// onThread has f run on a thread of its own, which ends with it. The main thread of
+// a process never ends, so that a node whose namespaces it entered would stay, with
+// all that is mounted there: f does not get that one.
+func onThread(f func()) {
+	go func() {
+		runtime.LockOSThread()
+		if syscall.Gettid() != syscall.Getpid() {
+			f()
+			return
+		}
+		defer runtime.UnlockOSThread()
+		done := make(chan struct{})
+		onThread(func() {
+			defer close(done)
+			f()
+		})
+		<-done
+	}()
 }
