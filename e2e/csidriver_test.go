@@ -121,6 +121,13 @@ func (d *declared) serve(flags ...string) {
 	})
 }
 
+// start starts the driver and makes it known.
+func (d *declared) start(flags ...string) {
+	d.Helper()
+	d.serve(flags...)
+	d.register()
+}
+
 // register makes the driver known to the kubelet, and waits until it is.
 func (d *declared) register() {
 	d.Helper()

@@ -36,8 +36,7 @@ func (d *declared) isAttached() {
 
 // attachRequired: false.
 func (d *declared) isNotAttached() {
-	d.serve("--no-attach")
-	d.register()
+	d.start("--no-attach")
 	v := d.volume()
 	d.pod(d.name)
 	all, err := d.client.StorageV1().VolumeAttachments().List(d.ctx, metav1.ListOptions{})
@@ -53,8 +52,7 @@ func (d *declared) isNotAttached() {
 
 // podInfoOnMount: true.
 func (d *declared) hearsOfPods() {
-	d.serve("--no-attach")
-	d.register()
+	d.start("--no-attach")
 	v := d.volume()
 	d.pod(d.name)
 	context := d.published(v.GetVolumeId()).GetVolumeContext()
@@ -70,8 +68,7 @@ func (d *declared) hearsOfPods() {
 
 // volumeLifecycleModes: [Ephemeral].
 func (d *declared) isForPodsOnly() {
-	d.serve("--no-attach")
-	d.register()
+	d.start("--no-attach")
 	d.pod("inline-pod", d.inline)
 	_, err := d.cluster.Exec(d.ctx, namespace, "inline-pod", "/podprog", "fill", dataFile, "1000", "5")
 	require.NoError(d, err)
@@ -84,8 +81,7 @@ func (d *declared) isForPodsOnly() {
 
 // volumeLifecycleModes: [Persistent, Ephemeral].
 func (d *declared) isForBoth() {
-	d.serve("--no-attach")
-	d.register()
+	d.start("--no-attach")
 	d.pod("tmpfs-inline", d.inline)
 	v := d.volume()
 	d.pod(d.name)
@@ -114,24 +110,21 @@ const noGroups = "--disable=VOLUME_MOUNT_GROUP"
 
 // fsGroupPolicy: None.
 func (d *declared) keepsGroups() {
-	d.serve("--no-attach", noGroups)
-	d.register()
+	d.start("--no-attach", noGroups)
 	require.NotContains(d, d.group(core.ReadWriteOnce), "4711")
 }
 
 // fsGroupPolicy: File.
 func (d *declared) hasGroupsChanged() {
 	d.withDevices()
-	d.serve("--no-attach", noGroups)
-	d.register()
+	d.start("--no-attach", noGroups)
 	require.Contains(d, d.group(core.ReadWriteMany), "4711")
 }
 
 // fsGroupPolicy: ReadWriteOnceWithFSType.
 func (d *declared) hasGroupsChangedForOneWriter() {
 	d.withDevices()
-	d.serve("--no-attach", noGroups)
-	d.register()
+	d.start("--no-attach", noGroups)
 	require.Contains(d, d.group(core.ReadWriteOnce), "4711")
 	many := *d
 	many.stage = &stage{T: d.T, ctx: d.ctx, client: d.client, name: d.name + "-many", driver: d.driver}
@@ -140,8 +133,7 @@ func (d *declared) hasGroupsChangedForOneWriter() {
 
 // tokenRequests, with serviceAccountTokenInSecrets: true. The class demands them.
 func (d *declared) getsTokensAsSecrets() {
-	d.serve("--no-attach")
-	d.register()
+	d.start("--no-attach")
 	v := d.volume(func(r *csi.CreateVolumeRequest) {
 		r.Parameters = map[string]string{"authFor": "NodePublishVolume", "authKey": tokensKey}
 	})
@@ -152,8 +144,7 @@ func (d *declared) getsTokensAsSecrets() {
 
 // tokenRequests.
 func (d *declared) getsTokensInTheContext() {
-	d.serve("--no-attach")
-	d.register()
+	d.start("--no-attach")
 	v := d.volume()
 	d.pod(d.name)
 	require.Contains(d, d.published(v.GetVolumeId()).GetVolumeContext(), tokensKey)
@@ -162,8 +153,7 @@ func (d *declared) getsTokensInTheContext() {
 
 // requiresRepublish: true.
 func (d *declared) isAskedAgain() {
-	d.serve("--no-attach")
-	d.register()
+	d.start("--no-attach")
 	v := d.volume()
 	d.pod(d.name)
 	again := time.NewTicker(lookEvery)
@@ -180,8 +170,7 @@ func (d *declared) isAskedAgain() {
 
 // seLinuxMount: true. Without SELinux in the kernel no label is asked for.
 func (d *declared) getsNoContextWithoutSELinux() {
-	d.serve("--no-attach")
-	d.register()
+	d.start("--no-attach")
 	v := d.volume()
 	d.pod(d.name, func(p *core.Pod) {
 		p.Spec.SecurityContext = &core.PodSecurityContext{SELinuxOptions: &core.SELinuxOptions{Level: "s0:c1,c2"}}
@@ -193,8 +182,7 @@ func (d *declared) getsNoContextWithoutSELinux() {
 
 // storageCapacity: true.
 func (d *declared) isScheduledByCapacity() {
-	d.serve("--no-attach")
-	d.register()
+	d.start("--no-attach")
 	wait := storage.VolumeBindingWaitForFirstConsumer
 	_, err := d.client.StorageV1().StorageClasses().Create(d.ctx, &storage.StorageClass{
 		ObjectMeta: metav1.ObjectMeta{Name: d.name}, Provisioner: d.driver, VolumeBindingMode: &wait,
@@ -216,8 +204,7 @@ func (d *declared) isScheduledByCapacity() {
 
 // nodeAllocatableUpdatePeriodSeconds: 10.
 func (d *declared) isAskedForLimits() {
-	d.serve("--attach-limit=5")
-	d.register()
+	d.start("--attach-limit=5")
 	has := func(n int32) func(storage.CSINodeDriver) bool {
 		return func(known storage.CSINodeDriver) bool {
 			return known.Allocatable != nil && known.Allocatable.Count != nil && *known.Allocatable.Count == n
